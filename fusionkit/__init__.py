@@ -1,0 +1,35 @@
+"""Why a PyTorch fusion for the Ascend NPU does or does not happen, and the proof that it is right.
+
+The public names load on first use, so that `import fusionkit` imports neither torch nor torch_npu.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "use_target": "fusionkit.npu.target",
+    "load_subject": "fusionkit.subjects.load",
+    "capture": "fusionkit.capture.aot",
+    "hits": "fusionkit.match.hits",
+    "explain": "fusionkit.match.explain",
+    "compare_outputs": "fusionkit.numeric.compare",
+    "load_profile": "fusionkit.profile.load",
+    "diff_profiles": "fusionkit.profile.diff",
+    "verify_evidence": "fusionkit.evidence.verify",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'fusionkit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

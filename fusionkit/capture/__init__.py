@@ -1,0 +1,1 @@
+"""Model to graphs: compile capture, windows, records, the portable capsule."""

@@ -1,0 +1,1 @@
+"""Sites, hits and the causes of misses."""

@@ -1,0 +1,1 @@
+"""The npu:: ops of torch_npu, and the targets that provide them."""

@@ -1,0 +1,1 @@
+"""CPU reference kernels, one family per module."""

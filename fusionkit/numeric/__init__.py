@@ -1,0 +1,1 @@
+"""Comparison of outputs against a float64 reference."""

@@ -1,0 +1,1 @@
+"""From flags to matches: the pattern registry and the match pass."""

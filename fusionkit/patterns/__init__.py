@@ -1,0 +1,1 @@
+"""One fusion per file."""

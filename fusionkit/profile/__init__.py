@@ -1,0 +1,1 @@
+"""Kernel records: load, collect, compare."""

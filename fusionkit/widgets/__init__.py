@@ -1,0 +1,1 @@
+"""ipywidgets views of results, each with a static twin."""
