@@ -1,1 +1,5 @@
-"""From flags to matches: the pattern registry and the match pass."""
+"""From flags to matches: the pattern registry, the match pass, the torch.compile backend."""
+
+from fusionkit.passes.registry import pattern_registry
+
+__all__ = ["pattern_registry"]

@@ -1,0 +1,86 @@
+"""From a model to its compile graphs: an AOT backend whose windows call back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.fx
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import CompileContext
+
+from fusionkit.capture.freezing import freeze_graph
+from fusionkit.capture.graphs import GraphKey
+
+CompiledFunction = Callable[..., Any]
+CompilerFunction = Callable[[torch.fx.GraphModule, list[Any]], CompiledFunction]
+
+
+class GraphListener(Protocol):
+    """What a compile tells whoever listens to it."""
+
+    def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
+        """`module` stands in `window` and may be rewritten in place."""
+
+    def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
+        """The compiled graph is about to run on real `inputs` (in placeholder order of the first window)."""
+
+
+def decomposition_table(name: str) -> dict[Any, Callable[..., Any]]:
+    """The table for `name`: "none" is empty, "inductor" is Inductor's own default table."""
+    if name == "none":
+        return {}
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
+
+
+def aot_backend(listener: GraphListener, *, decompositions: str = "none", freezing: bool = False) -> CompilerFunction:
+    """A torch.compile backend that traces with AOT autograd and runs the graphs with eager kernels.
+
+    Each graph passes the window "before-freezing", is frozen if asked (inference graphs only), and passes
+    "after-freezing". One backend instance numbers its own graphs; it shares nothing with another instance.
+    """
+    count = 0
+
+    def backend(dynamo_module: torch.fx.GraphModule, example_inputs: list[Any]) -> CompiledFunction:
+        compile_id = str(CompileContext.current_compile_id() or "")
+
+        def compiler(kind: str) -> CompilerFunction:
+            def compile_graph(module: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFunction:
+                nonlocal count
+                key = GraphKey(count, kind, compile_id)
+                count += 1
+                listener.on_window("before-freezing", key, module)
+                kept: list[int] | None = None
+                if freezing and kind == "inference":
+                    module, kept = freeze_graph(dynamo_module, module, inputs)
+                    listener.on_window("after-freezing", key, module)
+                module.graph.lint()
+                module.recompile()
+                return _runner(listener, key, module, kept)
+
+            return compile_graph
+
+        return aot_autograd(  # type: ignore[no-any-return]
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            decompositions=decomposition_table(decompositions),
+        )(dynamo_module, example_inputs)
+
+    return backend
+
+
+def _runner(
+    listener: GraphListener, key: GraphKey, module: torch.fx.GraphModule, kept: list[int] | None
+) -> CompiledFunction:
+    """What AOT autograd calls: tells the listener, then runs the graph node by node."""
+
+    def run(*args: Any) -> Any:
+        listener.on_call(key, args)
+        return module.forward(*(args if kept is None else [args[index] for index in kept]))
+
+    return make_boxed_func(run)  # type: ignore[no-any-return]

@@ -1,0 +1,95 @@
+"""The portable capsule: all graphs of a subject as JSON, without weights; written here, read in `reading`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.capture.records import record_node
+from fusionkit.store import write_json
+
+SCHEMA = "fusionkit.capsule/1"
+
+
+def capsule_dict(capture: Capture) -> dict[str, Any]:
+    """The capsule of a capture: schema, origin, graphs with nodes, schemas of ops outside aten, symbols."""
+    return {
+        "schema": SCHEMA,
+        "origin": capture.origin,
+        "subject": capture.subject,
+        "target": capture.target,
+        "dtype": capture.dtype,
+        "size": capture.size,
+        "seed": capture.seed,
+        "decompositions": capture.decompositions,
+        "torch": str(torch.__version__),
+        "breaks": list(capture.breaks),
+        "recompiles": list(capture.recompiles),
+        "notes": list(capture.notes),
+        "ops": _foreign_schemas(capture.graphs),
+        "symbols": _symbols(capture.graphs),
+        "graphs": [_graph_dict(graph) for graph in capture.graphs],
+    }
+
+
+def write_capsule(capture: Capture, path: Path) -> Path:
+    """Write the capsule atomically and return its path."""
+    return write_json(path, capsule_dict(capture))
+
+
+def graph_text(graph: CapturedGraph) -> str:
+    """The graph as readable text, one node a line: name, dtype, shape, call, module, source."""
+    return "\n".join(_node_line(node) for node in graph.nodes) + "\n"
+
+
+def _graph_dict(graph: CapturedGraph) -> dict[str, Any]:
+    return {
+        "index": graph.key.index,
+        "kind": graph.key.kind,
+        "compile_id": graph.key.compile_id,
+        "window": graph.window,
+        "nodes": [record_node(node).to_dict() for node in graph.nodes],
+    }
+
+
+def _foreign_schemas(graphs: tuple[CapturedGraph, ...]) -> dict[str, str]:
+    """Schema string of every op outside aten and prims, so that a reader without it can define it."""
+    found: dict[str, str] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            target = node.target
+            if isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims"):
+                found[str(target)] = str(target._schema)
+    return dict(sorted(found.items()))
+
+
+def _symbols(graphs: tuple[CapturedGraph, ...]) -> dict[str, int]:
+    """Hint of every free symbol that a symbolic size uses."""
+    hints: dict[str, int] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            value = node.meta.get("val")
+            sizes = list(value.shape) if isinstance(value, torch.Tensor) else [value]
+            for size in sizes:
+                if isinstance(size, torch.SymInt):
+                    environment = size.node.shape_env
+                    for symbol in size.node.expr.free_symbols:
+                        hint = environment.backed_var_to_val.get(symbol)
+                        if hint is not None:
+                            hints[str(symbol)] = int(hint)
+    return dict(sorted(hints.items()))
+
+
+def _node_line(node: torch.fx.Node) -> str:
+    value = node.meta.get("val")
+    form = ""
+    if isinstance(value, torch.Tensor):
+        form = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    record = record_node(node)
+    call = node.format_node() or f"output {node.args}"
+    place = " ".join(part for part in (record.module, record.source) if part)
+    return f"{call}  # {form}  {place}".rstrip()

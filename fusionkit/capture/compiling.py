@@ -1,0 +1,86 @@
+"""Compiling and running one subject once, with everything that went differently from plan."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch._dynamo.utils import counters
+
+from fusionkit.capture.aot import CompilerFunction
+from fusionkit.errors import MisuseError
+from fusionkit.subjects.build import Subject
+
+# Several models of one class in one process share code objects, and with them dynamo's recompile limit, past
+# which a frame silently runs eager. A capture must never meet it.
+_RECOMPILE_LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOutcome:
+    """What compiling and running a subject gave: flat output tensors, graph breaks and recompiles in words."""
+
+    outputs: tuple[torch.Tensor, ...]
+    breaks: tuple[str, ...]
+    recompiles: tuple[str, ...]
+
+
+def compile_and_run(
+    subject: Subject, backend: CompilerFunction, *, train: bool = False, calls: int = 1
+) -> CompileOutcome:
+    """Run the model plainly once, then `calls` times through `backend`.
+
+    The plain forward comes first because some models build state in it, and break the graph otherwise.
+    Raises MisuseError when the model itself fails.
+    """
+    failed: list[str] = []
+    before = Counter(counters["graph_break"])
+    with torch.set_grad_enabled(train), _limits():
+        try:
+            flat_tensors(call_model(subject.model, subject))
+        except (RuntimeError, TypeError, ValueError) as error:
+            what = (str(error).splitlines() or ["?"])[0]
+            raise MisuseError(f"subject {subject.name}: its plain forward fails ({type(error).__name__}: {what})") from error
+        compiled = torch._dynamo.optimize(backend, guard_fail_fn=lambda failure: failed.append(failure.reason))(
+            subject.model
+        )
+        outputs: list[torch.Tensor] = []
+        for _ in range(calls):
+            outputs = flat_tensors(call_model(compiled, subject))
+            if train:
+                sum(out.float().mean() for out in outputs if out.is_floating_point()).backward()  # type: ignore[union-attr]
+    breaks = Counter(counters["graph_break"]) - before
+    return CompileOutcome(
+        outputs=tuple(out.detach() for out in outputs),
+        breaks=tuple(f"{_first_line(reason)} (x{count})" for reason, count in sorted(breaks.items())),
+        recompiles=tuple(_first_line(reason) for reason in failed),
+    )
+
+
+def call_model(model: Callable[..., Any], subject: Subject) -> Any:
+    """One call with the subject's own inputs."""
+    return model(*subject.args, **subject.kwargs)
+
+
+def flat_tensors(value: Any) -> list[torch.Tensor]:
+    """All tensors of a nested output, in order."""
+    leaves = torch.utils._pytree.tree_leaves(dict(value) if hasattr(value, "keys") else value)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _limits() -> Iterator[None]:
+    with torch._dynamo.config.patch(
+        recompile_limit=_RECOMPILE_LIMIT, accumulated_recompile_limit=64 * _RECOMPILE_LIMIT
+    ):
+        yield
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
+    return lines[0] if lines else "?"

@@ -1,0 +1,61 @@
+"""The result of a capture: the graphs of one model, and what happened while they were made."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import torch.fx
+
+
+@dataclass(frozen=True, slots=True)
+class GraphKey:
+    """Which graph of a compile: its running number, what it computes, and the compiler's id of its frame."""
+
+    index: int
+    kind: str  # "inference", "forward" or "backward"
+    compile_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedGraph:
+    """One graph as it stood in one window; `module` is a private copy and holds fake-tensor metadata."""
+
+    key: GraphKey
+    window: str
+    module: torch.fx.GraphModule
+
+    @property
+    def nodes(self) -> list[torch.fx.Node]:
+        """The nodes in topological order."""
+        return list(self.module.graph.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """All graphs that one model's compile produced.
+
+    `breaks`: the reason of each graph break. `recompiles`: one line for each frame compiled again.
+    `origin` is "torch.compile" (may feed a verdict) or "export".
+    """
+
+    subject: str
+    target: str
+    dtype: str
+    size: str
+    seed: int
+    graphs: tuple[CapturedGraph, ...]
+    breaks: tuple[str, ...] = ()
+    recompiles: tuple[str, ...] = ()
+    origin: str = "torch.compile"
+    decompositions: str = "none"
+    notes: tuple[str, ...] = field(default=())
+
+    def in_window(self, window: str) -> tuple[CapturedGraph, ...]:
+        """The graphs as they stood in `window`."""
+        return tuple(graph for graph in self.graphs if graph.window == window)
+
+
+def copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A copy whose graph can be rewritten alone; parameters are shared, node names and metadata kept."""
+    return torch.fx.GraphModule(module, copy.deepcopy(module.graph))

@@ -1,0 +1,191 @@
+"""Reading a capsule: JSON to graphs with fake metadata. Nothing in the file is executed.
+
+Targets resolve only in torch.ops and a small table of builtins; an op that this process lacks is defined
+from its schema, without kernels; device npu becomes meta. Both are told in the capture's `notes`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from fusionkit.capture.capsule import SCHEMA
+from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
+from fusionkit.capture.literals import decode
+from fusionkit.errors import MisuseError
+from fusionkit.store import read_json
+
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    f"operator.{name}": getattr(operator, name)
+    for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "eq", "ge", "gt", "le", "lt")
+} | {"torch.sym_max": torch.sym_max, "torch.sym_min": torch.sym_min, "torch.sym_not": torch.sym_not}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def read_capsule(path: Path) -> Capture:
+    """Read a capsule file. Raises MisuseError naming the file and what in it cannot be used."""
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise MisuseError(f"{path}: not a capsule of schema {SCHEMA}; write one with `fusionkit capture`")
+    notes = [*data.get("notes", []), *define_missing_ops(data.get("ops", {}))]
+    try:
+        if any("npu" in str(node.get("meta")) for graph in data["graphs"] for node in graph["nodes"]):
+            notes.append("device npu is read as meta")
+        graphs = tuple(_read_graph(graph, data.get("symbols", {})) for graph in data["graphs"])
+        return Capture(
+            subject=str(data["subject"]),
+            target=str(data["target"]),
+            dtype=str(data["dtype"]),
+            size=str(data["size"]),
+            seed=int(data["seed"]),
+            graphs=graphs,
+            breaks=tuple(data["breaks"]),
+            recompiles=tuple(data["recompiles"]),
+            origin=str(data["origin"]),
+            decompositions=str(data["decompositions"]),
+            notes=tuple(dict.fromkeys(notes)),
+        )
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise MisuseError(f"{path}: damaged capsule ({type(error).__name__}: {error}); capture it again") from error
+
+
+def define_missing_ops(schemas: dict[str, str]) -> list[str]:
+    """Define each op that this process lacks from its schema, without kernels; returns one note for each."""
+    notes = []
+    for name, schema in schemas.items():
+        namespace, packet, overload = name.split(".")
+        if hasattr(getattr(torch.ops, namespace), packet):
+            continue
+        if namespace in ("aten", "prims", "prim"):
+            raise MisuseError(f"op {name} is unknown to torch {torch.__version__}")
+        library = torch.library.Library(namespace, "FRAGMENT")  # noqa: TOR901
+        library.define(schema.split("::", 1)[1])
+        _KEPT.append(library)
+        notes.append(f"op {name} defined from its schema, without kernels" + (f" ({overload})" if not overload else ""))
+    return notes
+
+
+# torch drops an op when its Library object dies; the definitions are per process, as torch.ops itself is.
+_KEPT: list[torch.library.Library] = []
+
+
+def resolve_target(op: str, name: str) -> Any:
+    """The callable for a recorded target; placeholders and attributes keep their name."""
+    if op in ("placeholder", "get_attr", "output"):
+        return name
+    if op != "call_function":
+        raise MisuseError(f"node kind {op} cannot stand in a capsule")
+    if name in _BUILTINS:
+        return _BUILTINS[name]
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise MisuseError(f"target {name} is neither an op nor an allowed builtin")
+    try:
+        return getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
+    except AttributeError as error:
+        raise MisuseError(f"op {name} is unknown here and the capsule holds no schema for it") from error
+
+
+def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    symbols = {
+        name: environment.create_symintnode(
+            environment.create_symbol(
+                int(hint), source=ConstantSource(f"capsule_{name}"), dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+            ),
+            hint=int(hint),
+        )
+        for name, hint in hints.items()
+    }
+    graph = torch.fx.Graph()
+    nodes: dict[str, torch.fx.Node] = {}
+    root = torch.nn.Module()
+    for record in data["nodes"]:
+        args = tuple(decode(item, nodes.__getitem__, lambda text: parse_size(text, symbols)) for item in record["args"])
+        kwargs = {
+            key: decode(item, nodes.__getitem__, lambda text: parse_size(text, symbols))
+            for key, item in record["kwargs"].items()
+        }
+        target = resolve_target(record["op"], record["target"])
+        node = graph.create_node(record["op"], target, args, kwargs, name=record["name"])
+        if node.name != record["name"]:
+            node._rename(record["name"])
+        nodes[record["name"]] = node
+        node.meta["val"] = _read_value(record["meta"], mode, symbols)
+        if record["op"] == "get_attr":
+            root.register_buffer(str(target), node.meta["val"], persistent=False)
+        _restore_source(node, record)
+    key = GraphKey(int(data["index"]), str(data["kind"]), str(data["compile_id"]))
+    return CapturedGraph(key, str(data["window"]), torch.fx.GraphModule(root, graph))
+
+
+def _restore_source(node: torch.fx.Node, record: dict[str, Any]) -> None:
+    """Give the node its module path and source line in the compiler's own spelling."""
+    if record["module"]:
+        node.meta["nn_module_stack"] = {"capsule": (record["module"], "")}
+    if record["source"]:
+        name, line = record["source"].rsplit(":", 1)
+        node.meta["stack_trace"] = f'  File "{name}", line {line}, in forward\n    {record["text"]}\n'
+
+
+def _read_value(meta: Any, mode: FakeTensorMode, symbols: dict[str, Any]) -> Any:
+    if isinstance(meta, list):
+        return [_read_value(item, mode, symbols) for item in meta]
+    if not isinstance(meta, dict):
+        return meta
+    if "size" in meta:
+        return parse_size(meta["size"], symbols)
+    dtype = decode({"dtype": meta["dtype"]}, lambda _: _no_node(), lambda _: None)
+    device = decode({"device": meta["device"]}, lambda _: _no_node(), lambda _: None)
+    shape = [_dimension(item, symbols) for item in meta["shape"]]
+    stride = None if meta["stride"] is None else [_dimension(item, symbols) for item in meta["stride"]]
+    with mode:
+        if stride is None:
+            return torch.empty(shape, dtype=dtype, device=device)
+        return torch.empty_strided(shape, stride, dtype=dtype, device=device)
+
+
+def _no_node() -> torch.fx.Node:
+    raise MisuseError("a node stands where a literal is expected")
+
+
+def _dimension(item: Any, symbols: dict[str, Any]) -> Any:
+    return parse_size(item["size"], symbols) if isinstance(item, dict) else int(item)
+
+
+def parse_size(text: str, symbols: dict[str, Any]) -> Any:
+    """A symbolic size such as `s0*2 + 1`, by syntax: names, whole numbers, + - * // % and minus."""
+    try:
+        return _evaluate(ast.parse(text.strip(), mode="eval").body, symbols)
+    except (SyntaxError, KeyError) as error:
+        raise MisuseError(f"size expression '{text}' is not understood") from error
+
+
+def _evaluate(tree: ast.expr, symbols: dict[str, Any]) -> Any:
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value
+    if isinstance(tree, ast.Name):
+        return symbols[tree.id]
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return -_evaluate(tree.operand, symbols)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _ARITHMETIC:
+        return _ARITHMETIC[type(tree.op)](_evaluate(tree.left, symbols), _evaluate(tree.right, symbols))
+    raise SyntaxError(ast.dump(tree))

@@ -1,0 +1,56 @@
+"""Where a graph node comes from: the module path and the source line that the compiler recorded."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from pathlib import Path
+
+import torch.fx
+
+_ROOT = re.compile(r"^[LG]\['[^']*'\]")
+_MODULES = re.compile(r"\.__dict__\['_modules'\]|\._modules(?=[.\[])")
+_KEY = re.compile(r"\[['\"]?([^'\"\]]+)['\"]?\]")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_ROOTS = tuple(
+    sorted({f"{sysconfig.get_path(key)}/" for key in ("purelib", "platlib", "stdlib")}, key=len, reverse=True)
+)
+
+
+def module_path(node: torch.fx.Node) -> str:
+    """Dotted path of the module whose forward produced `node`, as in `named_modules()`; "" at the top."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""
+    return clean_module_path(str(list(stack.values())[-1][0]))
+
+
+def clean_module_path(raw: str) -> str:
+    """Turn the compiler's spelling (`L['self']._modules['blocks'][0].norm`) into `blocks.0.norm`."""
+    path = _KEY.sub(r".\1", _MODULES.sub("", _ROOT.sub("", raw)))
+    return path.strip(".")
+
+
+def source_line(node: torch.fx.Node) -> str:
+    """`file:line` of the innermost frame outside torch itself, or "" where none was recorded."""
+    frames = [(name, line) for name, line, _ in _FRAME.findall(node.meta.get("stack_trace") or "")]
+    if not frames:
+        return ""
+    outside = [frame for frame in frames if not short_path(frame[0]).startswith("torch/")]
+    name, line = (outside or frames)[-1]
+    return f"{short_path(name)}:{line}"
+
+
+def source_text(node: torch.fx.Node) -> str:
+    """The source statement of the innermost recorded frame, or ""."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    lines = [line for line in lines if line and not set(line) <= {"^", "~"}]
+    return lines[-1] if lines else ""
+
+
+def short_path(path: str) -> str:
+    """`path` relative to the interpreter's package folders or to the working folder, where it lies below one."""
+    for root in (*_ROOTS, f"{Path.cwd()}/"):
+        if path.startswith(root):
+            return path[len(root) :]
+    return path

@@ -1,0 +1,104 @@
+"""From a PatternBase subclass to an entry of torch's pattern matcher."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fusionkit.errors import FusionKitError, MisuseError
+from fusionkit.passes.tracing import TraceFunction
+from fusionkit.patterns.pattern_base import PatternBase
+
+PatternClass = type[PatternBase]
+ExtraCheck = Callable[[PatternClass, Match], bool]
+
+
+def register_pattern(
+    pattern: PatternClass, into: PatternMatcherPass, trace: TraceFunction, check: ExtraCheck, device: str
+) -> bool:
+    """Register one variant; False if an equal one is registered already.
+
+    `device` is where the model runs: the example inputs are moved there (as fake tensors), since some ops
+    decompose by device. Raises MisuseError when the pattern cannot be traced.
+    """
+    scalars = scalars_of(pattern)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        inputs = [fake_like(tensor, device) for tensor in example_inputs(pattern)]
+    try:
+        with mode:
+            return bool(
+                register_replacement(
+                    pattern.pattern,
+                    pattern.replacement,
+                    inputs,
+                    trace,
+                    into,
+                    extra_check=lambda match: check(pattern, match),
+                    scalar_workaround=scalars,
+                    skip_duplicates=True,
+                    pattern_name=pattern.name(),
+                )
+            )
+    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, IndexError, KeyError) as error:
+        if isinstance(error, FusionKitError):
+            raise
+        what = (str(error).splitlines() or ["?"])[0]
+        raise MisuseError(f"pattern {pattern.name()}: cannot be traced ({type(error).__name__}: {what})") from error
+
+
+def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
+    """The example tensors, one for each argument of the pattern that is no scalar.
+
+    Raises MisuseError when the numbers disagree, or when pattern and replacement take different arguments.
+    """
+    inputs = list(pattern.inputs())
+    names = argument_names(pattern)
+    other = list(inspect.signature(pattern.replacement).parameters)
+    if names != other:
+        raise MisuseError(
+            f"pattern {pattern.name()}: pattern takes {names}, replacement takes {other}; make them equal"
+        )
+    wanted = [name for name in names if name not in scalars_of(pattern)]
+    if len(inputs) != len(wanted):
+        raise MisuseError(
+            f"pattern {pattern.name()}: inputs() gives {len(inputs)} tensors for {len(wanted)} arguments {wanted}"
+        )
+    return inputs
+
+
+def argument_names(pattern: PatternClass) -> list[str]:
+    """The names of the pattern's arguments, in order; those with a default that `scalars` lacks are left out."""
+    parameters = inspect.signature(pattern.pattern).parameters
+    return list(parameters)
+
+
+def scalars_of(pattern: PatternClass) -> dict[str, float]:
+    """The pattern's scalar stand-ins; none for classes of other back ends, which have no `scalars`."""
+    method = getattr(pattern, "scalars", None)
+    return dict(method()) if callable(method) else {}
+
+
+def activations_of(pattern: PatternClass) -> tuple[str, ...]:
+    """The arguments that a replay draws anew: as declared, else the first."""
+    method = getattr(pattern, "activations", None)
+    declared = tuple(method()) if callable(method) else ()
+    return declared or tuple(argument_names(pattern)[:1])
+
+
+def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """An empty tensor of the same size, stride and dtype on `device` (fake under an active FakeTensorMode)."""
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
+
+
+def literal_arguments(match: Match, names: list[str]) -> dict[str, Any]:
+    """Pattern argument -> node name, or the literal that stands in the graph."""
+    bound: dict[str, Any] = {}
+    for name in names:
+        value = match.kwargs.get(name)
+        bound[name] = {"node": value.name} if isinstance(value, torch.fx.Node) else value
+    return bound

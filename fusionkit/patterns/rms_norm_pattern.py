@@ -1,0 +1,88 @@
+"""RMSNorm -> npu_rms_norm: the decomposed torch.nn.RMSNorm and the hand-written form of transformers."""
+
+from __future__ import annotations
+
+import torch
+
+from fusionkit.patterns.pattern_base import PatternBase
+
+_EPS_STAND_IN = 0.0113377
+
+
+class RmsNormPattern:
+    """torch.nn.RMSNorm as AOT decomposes it: mean over a positive dim, add.Scalar, gain, then the cast back."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype` (the casts vanish for float32)."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"RmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                return [torch.empty(2, 4, 8, 16, dtype=dtype, device="meta"), _gain(dtype)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                h = x.to(torch.float32)
+                variance = torch.ops.aten.mean.dim(h.pow(2), [x.dim() - 1], True)
+                scale = torch.rsqrt(torch.ops.aten.add.Scalar(variance, eps))
+                return (h * scale * weight).to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+class HandWrittenRmsNormPattern:
+    """The norm of transformers' Llama: mean over -1, add.Tensor, cast back, gain last and on the left."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"HandWrittenRmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                h = x.to(torch.float32)
+                variance = h.pow(2).mean(-1, keepdim=True)
+                h = h * torch.rsqrt(variance + eps)
+                return weight * h.to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+def _gain(dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(16, dtype=dtype, device="meta")
+
+
+RmsNormPatternGroup = [
+    factory.create(dtype)
+    for dtype in (torch.bfloat16, torch.float32)
+    for factory in (RmsNormPattern, HandWrittenRmsNormPattern)
+]
