@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch.fx
 
-_ROOT = re.compile(r"^[LG]\['[^']*'\]")
+# The model is a local of the compiled frame, or an element of one (`L['args'][0]` behind a decorator).
+_ROOT = re.compile(r"^[LG]\['[^']*'\](?:\[\d+\])?")
 _MODULES = re.compile(r"\.__dict__\['_modules'\]|\._modules(?=[.\[])")
 _KEY = re.compile(r"\[['\"]?([^'\"\]]+)['\"]?\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')

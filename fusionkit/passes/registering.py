@@ -94,11 +94,3 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
     """An empty tensor of the same size, stride and dtype on `device` (fake under an active FakeTensorMode)."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
 
-
-def literal_arguments(match: Match, names: list[str]) -> dict[str, Any]:
-    """Pattern argument -> node name, or the literal that stands in the graph."""
-    bound: dict[str, Any] = {}
-    for name in names:
-        value = match.kwargs.get(name)
-        bound[name] = {"node": value.name} if isinstance(value, torch.fx.Node) else value
-    return bound

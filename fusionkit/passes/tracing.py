@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
@@ -25,9 +26,7 @@ def make_tracer(table: dict[Any, Callable[..., Any]]) -> TraceFunction:
         with torch.no_grad(), enable_python_dispatcher():
             module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
-                module = make_fx(
-                    torch.func.functionalize(fn, remove="mutations"), table, tracing_mode="real"
-                )(*args)
+                module = make_fx(dispatch_functionalize(fn, FunctionalTensorMode()), table, tracing_mode="real")(*args)
         module.graph.eliminate_dead_code()
         module.recompile()
         return module

@@ -1,0 +1,169 @@
+"""Every hit replayed alone: the graph's own nodes against the replacement, on the site's own inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.errors import MisuseError
+from fusionkit.numeric.replay import SiteReplay, replay_site
+from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.registering import PatternClass, activations_of, argument_names
+from fusionkit.verdict import Verdict, combine
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The replays of all hits of a compile; INCONCLUSIVE when there was nothing to replay."""
+
+    sites: tuple[tuple[SiteMatch, SiteReplay], ...]
+    verdict: Verdict
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: one entry per site."""
+        return {
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "sites": [
+                {"pattern": match.pattern, "anchor": match.anchor, "module": match.module, **replay.to_dict()}
+                for match, replay in self.sites
+            ],
+        }
+
+
+def replay_hits(compiled: Compiled, *, seed: int = 0) -> ReplayReport:
+    """Replay every hit of a compile that kept its inputs (`keep_inputs=True`).
+
+    Original: the matched nodes of the graph, run as they stand. Replacement: the pattern's own function. Both
+    get the real values that the run had at the site, then random ones (see numeric.replay).
+    """
+    replays = []
+    for graph in compiled.before:
+        matches = [m for m in compiled.matches if m.graph_index == graph.key.index and m.status == "hit"]
+        if not matches:
+            continue
+        values = site_values(graph, compiled.session.inputs.get(graph.key.index), matches)
+        for match in matches:
+            variant = find_variant(compiled.groups[match.pattern], match.variant)
+            replays.append((match, replay_match(graph, match, variant, values, seed=seed)))
+    return ReplayReport(tuple(replays), *_overall(replays))
+
+
+def replay_match(
+    graph: CapturedGraph,
+    match: SiteMatch,
+    variant: PatternClass,
+    values: Mapping[str, Any],
+    *,
+    seed: int = 0,
+) -> SiteReplay:
+    """Replay one site; `values` maps the names of its input nodes to the tensors that a run had there."""
+    names = [name for name in argument_names(variant) if isinstance(match.arguments[name], dict)]
+    nodes = [match.arguments[name]["node"] for name in names]
+    literals = {name: value for name, value in match.arguments.items() if not isinstance(value, dict)}
+    drawn = activations_of(variant)
+
+    def replacement(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(names, tensors, strict=True)) | literals
+        return variant.replacement(*(given[name] for name in argument_names(variant)))
+
+    eps = literals.get("eps")
+    return replay_site(
+        extract_site(graph, match, nodes),
+        replacement,
+        [values[node] for node in nodes],
+        eps=float(eps) if isinstance(eps, int | float) else None,
+        seed=seed,
+        activations=[index for index, name in enumerate(names) if name in drawn],
+        name=f"{match.pattern}:{match.anchor}",
+    )
+
+
+def extract_site(graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str]) -> Callable[..., Any]:
+    """The matched nodes as a function of the site's input nodes, in the order of `inputs`."""
+    wanted = set(match.nodes)
+    site = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    by_name = {node.name: node for node in graph.nodes}
+    for name in dict.fromkeys(inputs):
+        copies[by_name[name]] = site.placeholder(name)
+    for node in graph.nodes:
+        if node.name in wanted and node not in copies:
+            copies[node] = site.node_copy(node, lambda operand: copies[operand])
+    site.output(_cast_back(site, by_name[match.anchor], copies[by_name[match.anchor]]))
+    module = torch.fx.GraphModule(graph.module, site)
+    places = list(dict.fromkeys(inputs))
+
+    def original(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(inputs, tensors, strict=True))
+        return module(*(given[name] for name in places))
+
+    return original
+
+
+def _cast_back(site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node) -> torch.fx.Node:
+    """Behind a pattern that ends before the output's cast, the cast belongs to what is compared."""
+    users = list(root.users)
+    cast = torch.ops.aten._to_copy.default
+    if users and all(user.target is cast and user.kwargs.get("dtype") == users[0].kwargs.get("dtype") for user in users):
+        return site.call_function(cast, (copy,), {"dtype": users[0].kwargs.get("dtype")})
+    return copy
+
+
+def site_values(
+    graph: CapturedGraph, inputs: Sequence[Any] | None, matches: Sequence[SiteMatch]
+) -> dict[str, Any]:
+    """Run the graph on real `inputs` and keep the values of the nodes that the matches take as arguments.
+
+    Raises MisuseError when the compile kept no inputs.
+    """
+    if inputs is None:
+        raise MisuseError(f"graph {graph.key.index} kept no inputs; compile with keep_inputs=True")
+    wanted = {
+        value["node"] for match in matches for value in match.arguments.values() if isinstance(value, dict)
+    }
+    keeper = _Keeper(graph.module, wanted)
+    with torch.no_grad():
+        keeper.run(*inputs)
+    return keeper.kept
+
+
+class _Keeper(torch.fx.Interpreter):
+    """Runs a graph and keeps the values of some nodes."""
+
+    def __init__(self, module: torch.fx.GraphModule, wanted: set[str]) -> None:
+        super().__init__(module)
+        self.wanted = wanted
+        self.kept: dict[str, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self.wanted:
+            self.kept[n.name] = value
+        return value
+
+
+def find_variant(group: Sequence[PatternClass], name: str) -> PatternClass:
+    """The class of a group whose name() is `name`. Raises MisuseError when there is none."""
+    for pattern in group:
+        if pattern.name() == name:
+            return pattern
+    raise MisuseError(f"no pattern named {name} in its group; names must be unique")
+
+
+def _overall(replays: Sequence[tuple[SiteMatch, SiteReplay]]) -> tuple[Verdict, str]:
+    verdict = combine(replay.verdict for _, replay in replays)
+    if not replays:
+        return verdict, "no hit, so nothing was replayed"
+    bad = [(match, replay) for match, replay in replays if replay.verdict is not Verdict.PASS]
+    if bad:
+        match, replay = bad[0]
+        return verdict, f"{len(bad)} of {len(replays)} sites: {match.pattern} at {match.module}: {replay.reason}"
+    return verdict, f"{len(replays)} sites replayed, each within tolerance"

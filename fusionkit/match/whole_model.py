@@ -1,0 +1,121 @@
+"""The whole model, compiled with fusions against eager: gated in float32, reported in the working dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.compiling import call_model, flat_tensors
+from fusionkit.config import CompilationConfig
+from fusionkit.match.ops import FUSED_OPS, packet
+from fusionkit.numeric.compare import compare_outputs
+from fusionkit.numeric.comparison import Comparison
+from fusionkit.numeric.reference import float64_module
+from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity, noise_floor, smallest_visible_scale
+from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.subjects.build import Subject
+from fusionkit.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """Whole-model outputs in one dtype: eager, compiled and float64, and their comparison."""
+
+    dtype: str
+    expected: tuple[torch.Tensor, ...]
+    actual: tuple[torch.Tensor, ...]
+    reference: tuple[torch.Tensor, ...]
+    comparison: Comparison
+    hit_count: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """The comparison's, but INCONCLUSIVE when no pattern hit: then nothing fused was compared."""
+        return self.comparison.verdict if self.hit_count else Verdict.INCONCLUSIVE
+
+    @property
+    def reason(self) -> str:
+        """One line."""
+        return self.comparison.reason if self.hit_count else "no pattern hit, so no fused model was compared"
+
+
+def compare_model(compiled: Compiled) -> ModelComparison:
+    """Eager against compiled against a true float64 run, on the subject's own inputs."""
+    subject = compiled.subject
+    with torch.no_grad():
+        expected = flat_tensors(call_model(subject.model, subject))
+        reference = flat_tensors(call_model(float64_module(subject.model), subject))
+    actual = list(compiled.outcome.outputs)
+    return ModelComparison(
+        dtype=subject.dtype,
+        expected=tuple(expected),
+        actual=tuple(actual),
+        reference=tuple(reference),
+        comparison=compare_outputs(expected, actual, reference=reference, name="model"),
+        hit_count=sum(match.status == "hit" for match in compiled.matches),
+    )
+
+
+def compile_twin(subject: Subject, load: Callable[[str], Subject], config: CompilationConfig) -> Compiled:
+    """The same subject in float32, compiled the same way: where the gate can see."""
+    return compile_subject(load("float32") if subject.dtype != "float32" else subject, config)
+
+
+def visible_scale(compiled: Compiled, model: ModelComparison, scales: Sequence[float] | None = None) -> Sensitivity:
+    """The smallest scale defect in every fused op that the whole-model gate sees in the subject's own dtype.
+
+    Says how little a passing whole-model comparison in a low-precision dtype means. The compile must have
+    kept its inputs and be one inference graph.
+    """
+    graph = compiled.after[0]
+    inputs = compiled.session.inputs[graph.key.index]
+    fused = fused_nodes(graph.module, compiled.session.patterns)
+
+    def run(scale: float) -> list[torch.Tensor]:
+        with torch.no_grad():
+            outputs = _Scaler(graph.module, fused, scale).run(*inputs)
+        return flat_tensors(outputs)
+
+    arguments: dict[str, Any] = {} if scales is None else {"scales": scales}
+    return smallest_visible_scale(run, list(model.expected), list(model.reference), **arguments)
+
+
+def repeat_noise(subject: Subject) -> NoiseFloor:
+    """Eager against eager, same inputs: what two runs of the untouched model differ by."""
+
+    def run() -> list[torch.Tensor]:
+        with torch.no_grad():
+            return flat_tensors(call_model(subject.model, subject))
+
+    return noise_floor(run, run)
+
+
+def fused_nodes(module: torch.fx.GraphModule, patterns: Sequence[str]) -> frozenset[str]:
+    """Names of the nodes that call a fused op of these patterns."""
+    wanted = {op for name in patterns for op in FUSED_OPS.get(name, ())}
+    return frozenset(
+        node.name for node in module.graph.nodes if node.op == "call_function" and packet(node) in wanted
+    )
+
+
+class _Scaler(torch.fx.Interpreter):
+    """Runs a graph with the first output of some nodes multiplied by a factor."""
+
+    def __init__(self, module: torch.fx.GraphModule, nodes: frozenset[str], scale: float) -> None:
+        super().__init__(module)
+        self.nodes = nodes
+        self.scale = scale
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.name not in self.nodes or self.scale == 1.0:
+            return value
+        if isinstance(value, torch.Tensor):
+            return value * self.scale
+        return (value[0] * self.scale, *value[1:])
+
+

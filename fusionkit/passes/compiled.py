@@ -1,0 +1,101 @@
+"""One subject compiled through the kit, with everything that later steps ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+from fusionkit.capture.aot import aot_backend, decomposition_table
+from fusionkit.capture.compiling import CompileOutcome, compile_and_run
+from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.config import CompilationConfig
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.registry import enabled_groups
+from fusionkit.passes.session import CompileSession
+from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.passes.trial import trial_groups
+from fusionkit.subjects.build import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A subject, the config it was compiled with, the pattern groups, and what the compile showed."""
+
+    subject: Subject
+    config: CompilationConfig
+    groups: Mapping[str, Sequence[PatternClass]]
+    session: CompileSession
+    outcome: CompileOutcome
+
+    @property
+    def matches(self) -> tuple[SiteMatch, ...]:
+        """Every match of every graph, in graph order."""
+        return tuple(self.session.matches)
+
+    @property
+    def before(self) -> tuple[CapturedGraph, ...]:
+        """The graphs in the config's window before the patterns."""
+        return tuple(self.session.before)
+
+    @property
+    def after(self) -> tuple[CapturedGraph, ...]:
+        """The graphs in the config's window after the patterns."""
+        return tuple(self.session.after)
+
+    def tracer(self) -> TraceFunction:
+        """A tracer with this compile's decomposition table."""
+        return make_tracer(decomposition_table(self.config.decompositions))
+
+    def capture(self, graphs: Sequence[CapturedGraph] | None = None) -> Capture:
+        """These graphs (default: those before the patterns) as a capture, for a capsule."""
+        return Capture(
+            subject=self.subject.name,
+            target=current_target() or "none",
+            dtype=self.subject.dtype,
+            size=self.subject.size,
+            seed=self.subject.seed,
+            graphs=tuple(self.before if graphs is None else graphs),
+            breaks=self.outcome.breaks,
+            recompiles=self.outcome.recompiles,
+            decompositions=self.config.decompositions,
+        )
+
+
+def compile_subject(
+    subject: Subject, config: CompilationConfig | None = None, *, keep_inputs: bool = False, train: bool = False
+) -> Compiled:
+    """Compile and run `subject` once through a fresh backend instance.
+
+    Raises MisuseError when no graph was captured, or a pattern file or pattern cannot be used.
+    """
+    config = config or CompilationConfig()
+    groups = pattern_groups(config)
+    session = CompileSession(config, groups, keep_inputs=keep_inputs)
+    backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
+    outcome = compile_and_run(subject, backend, train=train)
+    if not session.windows:
+        reasons = "; ".join(outcome.breaks) or "the compiler gave no reason"
+        raise MisuseError(f"subject {subject.name}: no graph was captured ({reasons})")
+    return Compiled(subject, config, groups, session, outcome)
+
+
+def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass]]:
+    """The groups that a config switches on; a pattern file's group takes the place of the fusion it is for."""
+    groups: dict[str, Sequence[PatternClass]] = dict(enabled_groups(config.fusion_patterns))
+    for path in config.pattern_files:
+        for name, classes in trial_groups(Path(path)).items():
+            groups = {name: classes} | {key: value for key, value in groups.items() if key != name}
+    return groups
+
+
+def without_patterns(config: CompilationConfig) -> CompilationConfig:
+    """The same config with every fusion off."""
+    flags = type(config.fusion_patterns)(**{name: False for name in config.fusion_patterns.__dataclass_fields__})
+    return replace(config, fusion_patterns=flags, pattern_files=())
+
+

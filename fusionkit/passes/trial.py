@@ -1,0 +1,67 @@
+"""A pattern file under trial: which fusion it stands for, told from the ops that its replacement calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fusionkit.errors import FusionKitError, MisuseError
+from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, scalars_of
+from fusionkit.patterns.loading import load_pattern_file
+
+# Fused op -> the fusion whose sites it is for.
+FUSION_OF_OP = {
+    "npu::npu_rms_norm": "rms_norm",
+    "npu::npu_rotary_mul": "rope",
+    "npu::npu_swiglu": "swiglu",
+    "npu::npu_gelu": "gelu",
+    "npu::npu_fast_gelu": "gelu",
+    "fusionkit::layer_norm_scale_shift": "ada_layer_norm",
+    "mindiesd::layernorm_scale_shift": "ada_layer_norm",
+}
+
+
+class _Ops(TorchDispatchMode):
+    """Collects the names of the ops that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+def trial_groups(path: Path) -> dict[str, Sequence[PatternClass]]:
+    """The file's pattern classes, grouped by the fusion they stand for, in the file's order.
+
+    A class whose replacement calls no op of the table forms a group under its own name.
+    """
+    groups: dict[str, list[PatternClass]] = {}
+    for pattern in load_pattern_file(path):
+        groups.setdefault(fusion_of(pattern, path), []).append(pattern)
+    return dict(groups)
+
+
+def fusion_of(pattern: PatternClass, path: Path) -> str:
+    """The fusion that a pattern is for. Raises MisuseError when its replacement does not run on its inputs."""
+    scalars = scalars_of(pattern)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _Ops() as ops:
+        tensors = iter([fake_like(tensor, "cpu") for tensor in example_inputs(pattern)])
+        arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
+        try:
+            pattern.replacement(*arguments)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if isinstance(error, FusionKitError):
+                raise
+            what = (str(error).splitlines() or ["?"])[0]
+            raise MisuseError(
+                f"{path}: replacement of {pattern.name()} does not run on its inputs() ({type(error).__name__}: {what})"
+            ) from error
+    found = [FUSION_OF_OP[name] for name in ops.names if name in FUSION_OF_OP]
+    return found[0] if found else pattern.name()
