@@ -37,7 +37,9 @@ def decomposition_table(name: str) -> dict[Any, Callable[..., Any]]:
     return dict(select_decomp_table())
 
 
-def aot_backend(listener: GraphListener, *, decompositions: str = "none", freezing: bool = False) -> CompilerFunction:
+def aot_backend(
+    listener: GraphListener, *, decompositions: str = "none", freezing: bool = False
+) -> CompilerFunction:
     """A torch.compile backend that traces with AOT autograd and runs the graphs with eager kernels.
 
     Each graph passes the window "before-freezing", is frozen if asked (inference graphs only), and passes
@@ -64,7 +66,7 @@ def aot_backend(listener: GraphListener, *, decompositions: str = "none", freezi
 
             return compile_graph
 
-        return aot_autograd(  # type: ignore[no-any-return]
+        return aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"),

@@ -45,10 +45,12 @@ def compile_and_run(
             flat_tensors(call_model(subject.model, subject))
         except (RuntimeError, TypeError, ValueError) as error:
             what = (str(error).splitlines() or ["?"])[0]
-            raise MisuseError(f"subject {subject.name}: its plain forward fails ({type(error).__name__}: {what})") from error
-        compiled = torch._dynamo.optimize(backend, guard_fail_fn=lambda failure: failed.append(failure.reason))(
-            subject.model
-        )
+            raise MisuseError(
+                f"subject {subject.name}: its plain forward fails ({type(error).__name__}: {what})"
+            ) from error
+        compiled = torch._dynamo.optimize(
+            backend, guard_fail_fn=lambda failure: failed.append(failure.reason)
+        )(subject.model)
         outputs: list[torch.Tensor] = []
         for _ in range(calls):
             outputs = flat_tensors(call_model(compiled, subject))

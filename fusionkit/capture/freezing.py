@@ -15,5 +15,5 @@ def freeze_graph(
 
     Returns the frozen graph and the indices of the inputs that it still takes.
     """
-    frozen, kept = freeze(dynamo_module, module, example_inputs)  # type: ignore[no-untyped-call]
+    frozen, kept = freeze(dynamo_module, module, example_inputs)
     return frozen, list(kept)

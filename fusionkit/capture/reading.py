@@ -26,7 +26,21 @@ from fusionkit.store import read_json
 
 _BUILTINS: dict[str, Callable[..., Any]] = {
     f"operator.{name}": getattr(operator, name)
-    for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "eq", "ge", "gt", "le", "lt")
+    for name in (
+        "getitem",
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "mod",
+        "truediv",
+        "neg",
+        "eq",
+        "ge",
+        "gt",
+        "le",
+        "lt",
+    )
 } | {"torch.sym_max": torch.sym_max, "torch.sym_min": torch.sym_min, "torch.sym_not": torch.sym_not}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -63,7 +77,9 @@ def read_capsule(path: Path) -> Capture:
     except MisuseError as error:
         raise MisuseError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise MisuseError(f"{path}: damaged capsule ({type(error).__name__}: {error}); capture it again") from error
+        raise MisuseError(
+            f"{path}: damaged capsule ({type(error).__name__}: {error}); capture it again"
+        ) from error
 
 
 def define_missing_ops(schemas: dict[str, str]) -> list[str]:
@@ -75,10 +91,12 @@ def define_missing_ops(schemas: dict[str, str]) -> list[str]:
             continue
         if namespace in ("aten", "prims", "prim"):
             raise MisuseError(f"op {name} is unknown to torch {torch.__version__}")
-        library = torch.library.Library(namespace, "FRAGMENT")  # noqa: TOR901
+        library = torch.library.Library(namespace, "FRAGMENT")
         library.define(schema.split("::", 1)[1])
         _KEPT.append(library)
-        notes.append(f"op {name} defined from its schema, without kernels" + (f" ({overload})" if not overload else ""))
+        notes.append(
+            f"op {name} defined from its schema, without kernels" + (f" ({overload})" if not overload else "")
+        )
     return notes
 
 
@@ -109,7 +127,10 @@ def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
     symbols = {
         name: environment.create_symintnode(
             environment.create_symbol(
-                int(hint), source=ConstantSource(f"capsule_{name}"), dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+                int(hint),
+                source=ConstantSource(f"capsule_{name}"),
+                dynamic_dim=DimDynamic.DYNAMIC,
+                constraint_dim=None,
             ),
             hint=int(hint),
         )
@@ -119,7 +140,9 @@ def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
     nodes: dict[str, torch.fx.Node] = {}
     root = torch.nn.Module()
     for record in data["nodes"]:
-        args = tuple(decode(item, nodes.__getitem__, lambda text: parse_size(text, symbols)) for item in record["args"])
+        args = tuple(
+            decode(item, nodes.__getitem__, lambda text: parse_size(text, symbols)) for item in record["args"]
+        )
         kwargs = {
             key: decode(item, nodes.__getitem__, lambda text: parse_size(text, symbols))
             for key, item in record["kwargs"].items()

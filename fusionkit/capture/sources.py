@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import sysconfig
-from pathlib import Path
 
 import torch.fx
+
+from fusionkit.subjects.places import short_path
 
 # The model is a local of the compiled frame, or an element of one (`L['args'][0]` behind a decorator).
 _ROOT = re.compile(r"^[LG]\['[^']*'\](?:\[\d+\])?")
 _MODULES = re.compile(r"\.__dict__\['_modules'\]|\._modules(?=[.\[])")
 _KEY = re.compile(r"\[['\"]?([^'\"\]]+)['\"]?\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_ROOTS = tuple(
-    sorted({f"{sysconfig.get_path(key)}/" for key in ("purelib", "platlib", "stdlib")}, key=len, reverse=True)
-)
 
 
 def module_path(node: torch.fx.Node) -> str:
@@ -47,11 +44,3 @@ def source_text(node: torch.fx.Node) -> str:
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     lines = [line for line in lines if line and not set(line) <= {"^", "~"}]
     return lines[-1] if lines else ""
-
-
-def short_path(path: str) -> str:
-    """`path` relative to the interpreter's package folders or to the working folder, where it lies below one."""
-    for root in (*_ROOTS, f"{Path.cwd()}/"):
-        if path.startswith(root):
-            return path[len(root) :]
-    return path

@@ -62,7 +62,13 @@ class _Walk:
         self.upward: list[torch.fx.Node] = []
 
     def differ(
-        self, kind: str, p: torch.fx.Node | None, g: torch.fx.Node | None, expected: str, actual: str, label: str = ""
+        self,
+        kind: str,
+        p: torch.fx.Node | None,
+        g: torch.fx.Node | None,
+        expected: str,
+        actual: str,
+        label: str = "",
     ) -> None:
         difference = Difference(kind, p, g, expected, actual, label)
         if difference not in self.found.differences:
@@ -109,7 +115,9 @@ class _Walk:
         """Operands that are nodes, in the order that fits best; another order than written is a difference."""
         count = min(len(ours), len(theirs))
         if len(ours) != len(theirs):
-            self.differ("missing_node", p, g, f"{len(ours)} tensor operands", f"{len(theirs)} tensor operands")
+            self.differ(
+                "missing_node", p, g, f"{len(ours)} tensor operands", f"{len(theirs)} tensor operands"
+            )
         order = best_order([node for _, node in ours], [node for _, node in theirs], self.found)
         if order != tuple(range(count)):
             self.differ(
@@ -133,7 +141,9 @@ class _Walk:
 
     def bind(self, p: torch.fx.Node, g: torch.fx.Node) -> None:
         if p.op == "get_attr":
-            self.differ("parameter_source", p, g, f"tensor {p.target} held by the pattern", f"argument {g.name}")
+            self.differ(
+                "parameter_source", p, g, f"tensor {p.target} held by the pattern", f"argument {g.name}"
+            )
             return
         bound = self.found.bindings.setdefault(p, g)
         if bound is not g:
@@ -159,7 +169,9 @@ class _Walk:
             self.child(inner, g)
         else:
             kind = "decomposition" if _namespace(p) != _namespace(g) else "missing_node"
-            self.differ(kind, p, g, describe(p), describe(g) if g.op == "call_function" else f"{g.op} {g.name}")
+            self.differ(
+                kind, p, g, describe(p), describe(g) if g.op == "call_function" else f"{g.op} {g.name}"
+            )
 
     def users(self, p: torch.fx.Node) -> None:
         """Each user of `p` in the pattern against the users of its node in the graph."""
@@ -173,11 +185,9 @@ class _Walk:
             if same:
                 self.pair(user, max(same, key=lambda other: similarity(user, other, self.found)))
                 continue
-            self.bridge_user(p, user, g, free)
+            self.bridge_user(user, g, free)
 
-    def bridge_user(
-        self, p: torch.fx.Node, user: torch.fx.Node, g: torch.fx.Node, free: list[torch.fx.Node]
-    ) -> None:
+    def bridge_user(self, user: torch.fx.Node, g: torch.fx.Node, free: list[torch.fx.Node]) -> None:
         for other in free:
             beyond = [node for node in other.users if packet(node) == packet(user)]
             if beyond:
@@ -204,12 +214,12 @@ class _Walk:
             if inner and len(inner) == len(p.users) and len(g.users) > len(p.users):
                 others = [user.name for user in g.users if user not in self.found.pairs.values()]
                 if others and not any(d.graph_node in g.users for d in self.found.differences):
-                    self.differ("extra_user", p, g, f"{len(p.users)} users", f"also used by {', '.join(others)}")
+                    self.differ(
+                        "extra_user", p, g, f"{len(p.users)} users", f"also used by {', '.join(others)}"
+                    )
 
 
-def best_order(
-    ours: list[torch.fx.Node], theirs: list[torch.fx.Node], found: Alignment
-) -> tuple[int, ...]:
+def best_order(ours: list[torch.fx.Node], theirs: list[torch.fx.Node], found: Alignment) -> tuple[int, ...]:
     """Position in `theirs` for each of `ours`; the written order wins ties."""
     count = min(len(ours), len(theirs))
     identity = tuple(range(count))

@@ -66,7 +66,9 @@ def cause_of(difference: Difference) -> Cause:
     )
 
 
-def plain_cause(kind: str, *, graph_node: str = "", pattern_node: str = "", expected: str, actual: str) -> Cause:
+def plain_cause(
+    kind: str, *, graph_node: str = "", pattern_node: str = "", expected: str, actual: str
+) -> Cause:
     """A cause that no alignment shows, such as a flag or an earlier pattern."""
     return Cause(kind, pattern_node, graph_node, expected, actual, "", "", FIXES[kind])
 

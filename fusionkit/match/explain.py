@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._dynamo.utils import detect_fake_mode
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.capture.graphs import CapturedGraph
@@ -78,7 +78,9 @@ class Explainer:
 
         `skip` names the anchors of sites that were matched.
         """
-        nodes = [node for node in self._graph.nodes if _below(module_path(node), module) and node.name not in skip]
+        nodes = [
+            node for node in self._graph.nodes if _below(module_path(node), module) and node.name not in skip
+        ]
         calls = [node for node in nodes if node.op == "call_function"]
         anchors = self.anchors(calls)
         if not anchors:
@@ -93,7 +95,10 @@ class Explainer:
             for node in graph.nodes
             if packet(node) == packet(anchor)
         ]
-        judged = [(pattern, alignment, self._differences(pattern, graph, alignment)) for pattern, graph, alignment in tried]
+        judged = [
+            (pattern, alignment, self._differences(pattern, graph, alignment))
+            for pattern, graph, alignment in tried
+        ]
         pattern, alignment, differences = max(
             judged, key=lambda item: (len(item[1].pairs) - 0.75 * len(item[2]), -len(item[2]))
         )
@@ -101,20 +106,26 @@ class Explainer:
         causes.extend(self._consumed(alignment))
         if not causes:
             causes.append(
-                plain_cause("unexplained", graph_node=anchor.name, expected="a match", actual="refused by the matcher")
+                plain_cause(
+                    "unexplained", graph_node=anchor.name, expected="a match", actual="refused by the matcher"
+                )
             )
         return SiteExplanation(
             anchor.name, module_path(anchor), source_line(anchor), "miss", pattern.name(), tuple(causes)
         )
 
-    def _differences(self, pattern: PatternClass, graph: torch.fx.Graph, alignment: Alignment) -> list[Difference]:
+    def _differences(
+        self, pattern: PatternClass, graph: torch.fx.Graph, alignment: Alignment
+    ) -> list[Difference]:
         scalars = scalars_of(pattern)
         try:
             specific = _retrace(pattern, graph, alignment, self._trace)
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
             what = (str(error).splitlines() or ["?"])[0]
             node = next(iter(alignment.pairs))
-            failed = Difference("retrace_error", node, alignment.pairs[node], "a trace", f"{type(error).__name__}: {what}")
+            failed = Difference(
+                "retrace_error", node, alignment.pairs[node], "a trace", f"{type(error).__name__}: {what}"
+            )
             return [*alignment.differences, *literal_differences(alignment, None, scalars), failed]
         return [*alignment.differences, *literal_differences(alignment, specific, scalars)]
 
@@ -144,7 +155,10 @@ class Explainer:
         """No op of the pattern stands at this site."""
         pattern, graph = self._variants[0]
         root = next(node for node in reversed(list(graph.nodes)) if node.op == "call_function")
-        seen = ", ".join(dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS)) or "no call"
+        seen = (
+            ", ".join(dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS))
+            or "no call"
+        )
         cause = Difference("decomposition", root, calls[0] if calls else None, describe(root), seen)
         place = calls[0] if calls else None
         return SiteExplanation(
@@ -153,7 +167,13 @@ class Explainer:
             source_line(place) if place is not None else "",
             "miss",
             pattern.name(),
-            (cause_of(cause),) if calls else (plain_cause("root_not_indexed", expected=describe(root), actual="no node of this module in the graph"),),
+            (cause_of(cause),)
+            if calls
+            else (
+                plain_cause(
+                    "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
+                ),
+            ),
         )
 
 
@@ -183,7 +203,10 @@ def _retrace(
     if mode is None:
         return None
     with mode:
-        fresh = [fake_like(item, str(item.device)) if isinstance(item, torch.Tensor) else item for item in arguments]
+        fresh = [
+            fake_like(item, str(item.device)) if isinstance(item, torch.Tensor) else item
+            for item in arguments
+        ]
         again = trace(pattern.pattern, fresh).graph
     ours, theirs = list(graph.nodes), list(again.nodes)
     if [packet(node) for node in ours] != [packet(node) for node in theirs]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.config import CompilationConfig, pattern_names, select_patterns
+from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.sites import FusedSite, SiteJoin, already_fused, join_sites
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.sites import ExpectedSite, count_sites
+from fusionkit.subjects.sites import ExpectedCount, ExpectedSite, expected_counts
 from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit.hits/1"
@@ -20,12 +21,15 @@ SCHEMA = "fusionkit.hits/1"
 
 @dataclass(frozen=True, slots=True)
 class PatternHits:
-    """One pattern on one subject. `expected` is the independent count, None where there is none."""
+    """One pattern on one subject. `count` is the independent count, None where there is none.
+
+    `asserted` is a number that the caller expects besides. `join` is None where no site was counted by place.
+    """
 
     pattern: str
     matches: tuple[SiteMatch, ...]
     fused: tuple[FusedSite, ...]
-    expected: tuple[ExpectedSite, ...] | None
+    count: ExpectedCount | None
     asserted: int | None
     join: SiteJoin | None
     verdict: Verdict
@@ -50,7 +54,7 @@ class PatternHits:
         """The pattern's entry of the hits JSON."""
         return {
             "hits": len(self.hits),
-            "expected_sites": None if self.expected is None else len(self.expected),
+            "expected_sites": None if self.count is None else self.count.expected,
             "asserted_sites": self.asserted,
             "already_fused": [site.to_dict() for site in self.fused],
             "skipped": [match.to_dict() for match in self.skipped],
@@ -102,35 +106,44 @@ def hits(
     numbers that the caller expects besides; they never replace the count.
     """
     use_target(current_target() or "cpu")
-    expected = count_sites(subject)
-    names = tuple(patterns or [name for name in pattern_names() if expected.get(name) is not None] or pattern_names())
+    counts = expected_counts(subject)
+    names = tuple(patterns or default_patterns(counts))
     config = config or CompilationConfig(fusion_patterns=select_patterns(names))
-    return report_hits(compile_subject(subject, config), expected, asserted=asserted)
+    return report_hits(matching_of(compile_subject(subject, config)), counts, asserted=asserted)
+
+
+def default_patterns(counts: Mapping[str, ExpectedCount]) -> tuple[str, ...]:
+    """The patterns whose sites are counted for a subject; all patterns where none is."""
+    counted = tuple(name for name in pattern_names() if name in counts and counts[name].expected is not None)
+    return counted or pattern_names()
 
 
 def report_hits(
-    compiled: Compiled,
-    expected: Mapping[str, Sequence[ExpectedSite] | None],
+    matching: Matching,
+    counts: Mapping[str, ExpectedCount],
     *,
     asserted: Mapping[str, int | None] | None = None,
 ) -> HitReport:
-    """The report of a compile that has been made, for every pattern group that took part in it."""
-    entries = {}
-    for name in compiled.session.patterns:
-        matches = tuple(match for match in compiled.matches if match.pattern == name)
-        fused = already_fused(name, compiled.before)
-        counted = expected.get(name)
-        entries[name] = judge_hits(
-            name, matches, fused, None if counted is None else tuple(counted), (asserted or {}).get(name)
+    """The report of a matching that has been made, for every pattern group that took part in it."""
+    entries = {
+        name: judge_hits(
+            name,
+            matching.of(name),
+            already_fused(name, matching.graphs),
+            counts.get(name),
+            (asserted or {}).get(name),
         )
+        for name in matching.groups
+    }
+    capture = matching.capture
     return HitReport(
-        subject=compiled.subject.name,
-        target=current_target() or "none",
-        window=compiled.config.window,
-        dtype=compiled.subject.dtype,
-        graphs=len(compiled.before),
-        breaks=compiled.outcome.breaks,
-        recompiles=compiled.outcome.recompiles,
+        subject=capture.subject,
+        target=capture.target,
+        window=matching.window,
+        dtype=capture.dtype,
+        graphs=len(matching.graphs),
+        breaks=capture.breaks,
+        recompiles=capture.recompiles,
         patterns=entries,
     )
 
@@ -139,40 +152,66 @@ def judge_hits(
     pattern: str,
     matches: tuple[SiteMatch, ...],
     fused: tuple[FusedSite, ...],
-    expected: tuple[ExpectedSite, ...] | None,
+    count: ExpectedCount | None,
     asserted: int | None = None,
 ) -> PatternHits:
     """The verdict on one pattern: every counted site is a hit, already fused, or skipped with a reason."""
-    join = None if expected is None else join_sites(expected, [*matches, *fused])
-    verdict, reason = _judge(matches, fused, join)
-    hit_count = sum(match.status == "hit" for match in matches)
-    if asserted is not None and asserted != hit_count:
-        verdict, reason = Verdict.FAIL, f"expected_sites says {asserted}, {hit_count} were hit"
-    return PatternHits(pattern, matches, fused, expected, asserted, join, verdict, reason)
+    sites = None if count is None else count.sites
+    by_place = sites is not None and (count is None or count.expected == len(sites))
+    join = join_sites(sites, [*matches, *fused]) if sites is not None and by_place else None
+    told = _Told(matches, fused, join, None if count is None else count.expected)
+    verdict, reason = told.judge()
+    if count is not None and count.contradiction is not None:
+        verdict, reason = Verdict.FAIL, count.contradiction
+    if asserted is not None and asserted != told.found:
+        verdict, reason = Verdict.FAIL, f"expected_sites.{pattern} says {asserted}, {told.found} were found"
+    return PatternHits(pattern, matches, fused, count, asserted, join, verdict, reason)
 
 
-def _judge(
-    matches: tuple[SiteMatch, ...], fused: tuple[FusedSite, ...], join: SiteJoin | None
-) -> tuple[Verdict, str]:
-    hit_count = sum(match.status == "hit" for match in matches)
-    skipped = len(matches) - hit_count
-    if join is None:
-        return Verdict.INCONCLUSIVE, f"{hit_count} hits, but no independent count of sites to hold them against"
-    total = len(join.joined) + len(join.missing)
-    if join.surplus:
-        places = ", ".join(item.module or item.anchor for item in join.surplus[:3])
-        return Verdict.FAIL, f"{len(join.surplus)} matches where no site was counted: {places}"
-    if join.missing:
-        places = ", ".join(site.module for site in join.missing[:3])
-        more = ", ..." if len(join.missing) > 3 else ""
-        return Verdict.FAIL, f"{hit_count} hits of {total} sites; missed: {places}{more}"
-    if total == 0:
-        return Verdict.INCONCLUSIVE, "zero sites: this subject has none of this primitive"
-    told = f"{hit_count} hits of {total} sites"
-    if fused:
-        told += f", {len(fused)} already fused by the library"
-    if skipped:
-        told += f", {skipped} skipped: {next(match.reason for match in matches if match.status == 'skipped')}"
-    if hit_count == 0 and not fused:
-        return Verdict.INCONCLUSIVE, f"{told}; nothing was replaced"
-    return Verdict.PASS, told
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was found and what was expected, and what to say of it."""
+
+    matches: tuple[SiteMatch, ...]
+    fused: tuple[FusedSite, ...]
+    join: SiteJoin | None
+    expected: int | None
+
+    @property
+    def hits(self) -> int:
+        return sum(match.status == "hit" for match in self.matches)
+
+    @property
+    def found(self) -> int:
+        """Sites that were accounted for: hit, skipped with a reason, or fused by the library."""
+        return len(self.matches) + len(self.fused)
+
+    def judge(self) -> tuple[Verdict, str]:
+        if self.expected is None:
+            return (
+                Verdict.INCONCLUSIVE,
+                f"{self.hits} hits, but no independent count of sites to hold them against",
+            )
+        if self.join is not None and self.join.surplus:
+            places = ", ".join(item.module or item.anchor for item in self.join.surplus[:3])
+            return Verdict.FAIL, f"{len(self.join.surplus)} matches where no site was counted: {places}"
+        if self.join is not None and self.join.missing:
+            places = ", ".join(site.module for site in self.join.missing[:3])
+            more = ", ..." if len(self.join.missing) > 3 else ""
+            return Verdict.FAIL, f"{self.summary()}; missed: {places}{more}"
+        if self.found != self.expected:
+            return Verdict.FAIL, self.summary()
+        if self.expected == 0:
+            return Verdict.INCONCLUSIVE, "zero sites: this subject has none of this primitive"
+        if self.hits == 0 and not self.fused:
+            return Verdict.INCONCLUSIVE, f"{self.summary()}; nothing was replaced"
+        return Verdict.PASS, self.summary()
+
+    def summary(self) -> str:
+        told = f"{self.hits} hits of {self.expected} sites"
+        if self.fused:
+            told += f", {len(self.fused)} already fused by the library"
+        skipped = [match for match in self.matches if match.status == "skipped"]
+        if skipped:
+            told += f", {len(skipped)} skipped: {skipped[0].reason}"
+        return told

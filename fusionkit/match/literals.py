@@ -27,7 +27,9 @@ def literal_differences(
     """
     found = []
     for p, g, label, first, actual in alignment.literals:
-        expected = first if specific is None or p not in specific else _same_operand(specific[p], label, first)
+        expected = (
+            first if specific is None or p not in specific else _same_operand(specific[p], label, first)
+        )
         if _stands_in(first, stand_ins) or equal(expected, actual):
             continue
         found.append(Difference(literal_type(label, expected), p, g, f"{expected!r}", f"{actual!r}", label))
@@ -50,7 +52,9 @@ def literal_type(label: str, value: Any) -> str:
 def equal(expected: Any, actual: Any) -> bool:
     """As torch's matcher compares: lists and tuples alike, everything else by ==."""
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        return len(expected) == len(actual) and all(equal(a, b) for a, b in zip(expected, actual, strict=True))
+        return len(expected) == len(actual) and all(
+            equal(a, b) for a, b in zip(expected, actual, strict=True)
+        )
     if isinstance(actual, torch.SymInt) or isinstance(expected, torch.SymInt):
         return str(expected) == str(actual)
     return bool(expected == actual)

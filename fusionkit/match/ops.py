@@ -8,7 +8,9 @@ from typing import Any
 import torch
 import torch.fx
 
-CASTS = frozenset({"aten._to_copy", "aten.to", "prims.convert_element_type", "npu._npu_dtype_cast", "npu.npu_dtype_cast"})
+CASTS = frozenset(
+    {"aten._to_copy", "aten.to", "prims.convert_element_type", "npu._npu_dtype_cast", "npu.npu_dtype_cast"}
+)
 
 # Ops that move or rename data and so say little about which fusion a chain belongs to.
 FORM_OPS = frozenset(

@@ -112,7 +112,9 @@ def _cast_back(site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node) -
     """Behind a pattern that ends before the output's cast, the cast belongs to what is compared."""
     users = list(root.users)
     cast = torch.ops.aten._to_copy.default
-    if users and all(user.target is cast and user.kwargs.get("dtype") == users[0].kwargs.get("dtype") for user in users):
+    if users and all(
+        user.target is cast and user.kwargs.get("dtype") == users[0].kwargs.get("dtype") for user in users
+    ):
         return site.call_function(cast, (copy,), {"dtype": users[0].kwargs.get("dtype")})
     return copy
 
@@ -165,5 +167,8 @@ def _overall(replays: Sequence[tuple[SiteMatch, SiteReplay]]) -> tuple[Verdict, 
     bad = [(match, replay) for match, replay in replays if replay.verdict is not Verdict.PASS]
     if bad:
         match, replay = bad[0]
-        return verdict, f"{len(bad)} of {len(replays)} sites: {match.pattern} at {match.module}: {replay.reason}"
+        return (
+            verdict,
+            f"{len(bad)} of {len(replays)} sites: {match.pattern} at {match.module}: {replay.reason}",
+        )
     return verdict, f"{len(replays)} sites replayed, each within tolerance"

@@ -65,7 +65,9 @@ def compile_twin(subject: Subject, load: Callable[[str], Subject], config: Compi
     return compile_subject(load("float32") if subject.dtype != "float32" else subject, config)
 
 
-def visible_scale(compiled: Compiled, model: ModelComparison, scales: Sequence[float] | None = None) -> Sensitivity:
+def visible_scale(
+    compiled: Compiled, model: ModelComparison, scales: Sequence[float] | None = None
+) -> Sensitivity:
     """The smallest scale defect in every fused op that the whole-model gate sees in the subject's own dtype.
 
     Says how little a passing whole-model comparison in a low-precision dtype means. The compile must have
@@ -117,5 +119,3 @@ class _Scaler(torch.fx.Interpreter):
         if isinstance(value, torch.Tensor):
             return value * self.scale
         return (value[0] * self.scale, *value[1:])
-
-

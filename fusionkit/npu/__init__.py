@@ -1,1 +1,15 @@
-"""The npu:: ops of torch_npu, and the targets that provide them."""
+"""The npu:: ops of torch_npu, and the targets that provide them.
+
+`fusionkit.npu.torch_npu` is the facade of the current target; nothing is defined before `use_target`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "torch_npu":
+        return importlib.import_module("fusionkit.npu.target").current_facade()
+    raise AttributeError(f"module 'fusionkit.npu' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._dynamo.utils import detect_fake_mode
+from torch._guards import detect_fake_mode
 from torch._inductor.pattern_matcher import Match
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,20 +16,20 @@ from fusionkit.npu.constraints import violations
 from fusionkit.passes.registering import PatternClass, argument_names
 
 
-class _Refused(FusionKitError):
+class _RefusedError(FusionKitError):
     """Carries the reason out of the dispatch mode."""
 
 
 class _ConstraintCheck(TorchDispatchMode):
-    """Holds every npu:: call of a replacement against the table of documented constraints."""
+    """Holds every npu:: (and kit) op call of a replacement against the table of documented constraints."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if func.namespace == "npu":
+        if func.namespace in ("npu", "fusionkit"):
             broken = violations(func._schema.name.split("::")[1], *args, **(kwargs or {}))
             if broken:
-                raise _Refused(str(broken[0]))
+                raise _RefusedError(str(broken[0]))
         return func(*args, **(kwargs or {}))
 
 
@@ -44,7 +44,7 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> str | None:
     if mode is None:
         return "an operand has no tensor metadata (missing_meta)"
     try:
-        with torch.no_grad(), mode, _ConstraintCheck():
+        with torch.no_grad(), mode, _ConstraintCheck():  # type: ignore[no-untyped-call]
             result = pattern.replacement(*arguments)
     except FusionKitError as error:
         return str(error)

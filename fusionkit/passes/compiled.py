@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-
 from fusionkit.capture.aot import aot_backend, decomposition_table
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
 from fusionkit.capture.graphs import Capture, CapturedGraph
-from fusionkit.config import CompilationConfig
+from fusionkit.config import CompilationConfig, flag_names
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target
 from fusionkit.passes.hits import SiteMatch
@@ -67,7 +66,11 @@ class Compiled:
 
 
 def compile_subject(
-    subject: Subject, config: CompilationConfig | None = None, *, keep_inputs: bool = False, train: bool = False
+    subject: Subject,
+    config: CompilationConfig | None = None,
+    *,
+    keep_inputs: bool = False,
+    train: bool = False,
 ) -> Compiled:
     """Compile and run `subject` once through a fresh backend instance.
 
@@ -95,7 +98,5 @@ def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass
 
 def without_patterns(config: CompilationConfig) -> CompilationConfig:
     """The same config with every fusion off."""
-    flags = type(config.fusion_patterns)(**{name: False for name in config.fusion_patterns.__dataclass_fields__})
+    flags = type(config.fusion_patterns)(**dict.fromkeys(flag_names(), False))
     return replace(config, fusion_patterns=flags, pattern_files=())
-
-

@@ -11,7 +11,8 @@ class SiteMatch:
     """One match of one variant. Node names are those of the graph before any pattern was applied.
 
     `status` is "hit" or "skipped" (then `reason` says why the replacement was not allowed). `anchor` is the
-    node that the pattern's root matched; `module` is that node's, `modules` those of all matched nodes; `arguments` maps pattern arguments to node names or literals.
+    node that the pattern's root matched; `module` is that node's,
+    `modules` those of all matched nodes; `arguments` maps pattern arguments to node names or literals.
     """
 
     pattern: str
@@ -38,4 +39,3 @@ class SiteMatch:
             "nodes": list(self.nodes),
             "graph": self.graph_index,
         }
-

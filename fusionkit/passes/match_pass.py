@@ -56,6 +56,12 @@ class PatternMatchPass:
         """The groups' names in order."""
         return tuple(self._passes)
 
+    def entries(self, name: str) -> int:
+        """How many entries of torch's matcher the group `name` has; 0 means that it can never match."""
+        return (
+            sum(len(found) for found in self._passes[name].patterns.values()) if name in self._passes else 0
+        )
+
     def apply(self, module: torch.fx.GraphModule, graph_index: int = 0) -> tuple[SiteMatch, ...]:
         """Rewrite `module` in place and return what happened at each matched site."""
         log = self._log = _Log(graph_index, {node.name: _operand_names(node) for node in module.graph.nodes})
@@ -106,7 +112,9 @@ def literal_arguments(match: Match, names: list[str], operands: Mapping[str, lis
     bound: dict[str, Any] = {}
     for name in names:
         value = match.kwargs.get(name)
-        bound[name] = {"node": before.get(value.name, value.name)} if isinstance(value, torch.fx.Node) else value
+        bound[name] = (
+            {"node": before.get(value.name, value.name)} if isinstance(value, torch.fx.Node) else value
+        )
     return bound
 
 

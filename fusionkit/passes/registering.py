@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
@@ -44,11 +43,21 @@ def register_pattern(
                     pattern_name=pattern.name(),
                 )
             )
-    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, IndexError, KeyError) as error:
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        AssertionError,
+        IndexError,
+        KeyError,
+    ) as error:
         if isinstance(error, FusionKitError):
             raise
         what = (str(error).splitlines() or ["?"])[0]
-        raise MisuseError(f"pattern {pattern.name()}: cannot be traced ({type(error).__name__}: {what})") from error
+        raise MisuseError(
+            f"pattern {pattern.name()}: cannot be traced ({type(error).__name__}: {what})"
+        ) from error
 
 
 def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
@@ -94,3 +103,21 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
     """An empty tensor of the same size, stride and dtype on `device` (fake under an active FakeTensorMode)."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
 
+
+def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
+    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are drawn as gains, away from 0 and 1.
+
+    Integer inputs are refused: what they mean is the pattern's own matter.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = []
+    for tensor in example_inputs(pattern):
+        if not tensor.is_floating_point():
+            raise MisuseError(
+                f"pattern {pattern.name()}: inputs() of dtype {tensor.dtype} cannot be drawn at random"
+            )
+        values = torch.randn(tuple(tensor.shape), generator=generator)
+        if tensor.dim() == 1:
+            values = 1.5 + 0.25 * values.clamp(-2, 2)
+        drawn.append(values.to(tensor.dtype))
+    return drawn

@@ -39,7 +39,7 @@ class CompileSession:
         self.matches: list[SiteMatch] = []
         self.inputs: dict[int, list[Any]] = {}
         self._keep_inputs = keep_inputs
-        self._pass = PatternMatchPass(groups, decomposition_table(config.decompositions), device)
+        self._pass = match_pass_for(groups, config.decompositions, device)
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
         """Keep the graph as it stands; in the configured window, apply the patterns."""
@@ -62,3 +62,10 @@ class CompileSession:
     def patterns(self) -> tuple[str, ...]:
         """Names of the groups in the order in which they are tried."""
         return self._pass.names
+
+
+def match_pass_for(
+    groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str = "cpu"
+) -> PatternMatchPass:
+    """A match pass over `groups`, its patterns traced with the named decomposition table."""
+    return PatternMatchPass(groups, decomposition_table(decompositions), device)

@@ -25,9 +25,13 @@ def check_pattern_file(path: Path) -> None:
     try:
         ast.parse(path.read_text("utf-8"), filename=str(path))
     except OSError as error:
-        raise MisuseError(f"{path}: cannot read ({error.strerror or error}); give the path of a pattern file") from error
+        raise MisuseError(
+            f"{path}: cannot read ({error.strerror or error}); give the path of a pattern file"
+        ) from error
     except SyntaxError as error:
-        raise MisuseError(f"{path} line {error.lineno}: syntax error ({error.msg}); mend the pattern file") from error
+        raise MisuseError(
+            f"{path} line {error.lineno}: syntax error ({error.msg}); mend the pattern file"
+        ) from error
     except (UnicodeDecodeError, ValueError) as error:
         raise MisuseError(f"{path}: not UTF-8 Python source ({error}); mend the pattern file") from error
 
@@ -40,13 +44,19 @@ def load_pattern_file(path: Path) -> list[type]:
     """
     check_pattern_file(path)
     module = _execute(path)
-    groups = [value for name, value in vars(module).items() if name.endswith("PatternGroup") and isinstance(value, list | tuple)]
+    groups = [
+        value
+        for name, value in vars(module).items()
+        if name.endswith("PatternGroup") and isinstance(value, list | tuple)
+    ]
     classes = [item for group in groups for item in group]
     if not classes:
         raise MisuseError(f"{path}: no list named ...PatternGroup with pattern classes; add one")
     for item in classes:
         if not isinstance(item, type):
-            raise MisuseError(f"{path}: {item!r} in a pattern group is no class; put in what create(...) returns")
+            raise MisuseError(
+                f"{path}: {item!r} in a pattern group is no class; put in what create(...) returns"
+            )
         missing = [method for method in _METHODS if not callable(getattr(item, method, None))]
         if missing:
             raise MisuseError(f"{path}: pattern {item.__name__} lacks static method(s) {', '.join(missing)}")
@@ -65,7 +75,7 @@ def _execute(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except FusionKitError:
         raise
-    except Exception as error:  # noqa: BLE001 - the file is the user's: whatever it raises is told with its line
+    except Exception as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f" line {frames[-1].lineno}" if frames else ""
         what = (str(error).splitlines() or [""])[0]

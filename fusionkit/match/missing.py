@@ -1,0 +1,96 @@
+"""The explain report: the state of every site of one pattern, and the causes of each miss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.match.explain import Explainer, SiteExplanation
+from fusionkit.match.hits import PatternHits, report_hits
+from fusionkit.match.matching import Matching
+from fusionkit.match.sites import FusedSite
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.subjects.sites import ExpectedCount
+
+SCHEMA = "fusionkit.explain/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """Every site of one pattern: hits and skips without causes, misses with all of theirs."""
+
+    pattern: str
+    hits: PatternHits
+    missed: tuple[SiteExplanation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
+        found: list[dict[str, Any]] = [_row(item) for item in (*self.hits.matches, *self.hits.fused)]
+        sites = [*found, *(item.to_dict() for item in self.missed)]
+        return {
+            "schema": SCHEMA,
+            "pattern": self.pattern,
+            "answer": "sites" if sites else "no_such_primitive",
+            "sites": sites,
+        }
+
+
+def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:
+    """Join the matches of `pattern` with the counted sites and explain each miss.
+
+    Where no site was counted, every place of the graph that has the pattern's telling op and was not matched
+    is explained.
+    """
+    entry = report_hits(matching, counts).patterns[pattern]
+    if entry.join is not None:
+        missed = explain_missing(matching, pattern, [site.module for site in entry.missing])
+    else:
+        missed = explain_unmatched(matching, pattern)
+    return ExplainReport(pattern, entry, tuple(missed))
+
+
+def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) -> list[SiteExplanation]:
+    """One explanation for each missed site of `pattern`; `modules` names the module of each, repeats allowed."""
+    if not modules:
+        return []
+    explainer = _explainer(matching, pattern)
+    taken = _taken(matching, pattern)
+    seen: dict[str, int] = {}
+    explained = []
+    for module in modules:
+        explained.append(explainer.explain(module, seen.get(module, 0), taken))
+        seen[module] = seen.get(module, 0) + 1
+    return explained
+
+
+def explain_unmatched(matching: Matching, pattern: str) -> list[SiteExplanation]:
+    """One explanation for each free node that could anchor the pattern."""
+    explainer = _explainer(matching, pattern)
+    taken = _taken(matching, pattern)
+    nodes = [
+        node for node in matching.graphs[0].nodes if node.op == "call_function" and node.name not in taken
+    ]
+    return [explainer.explain_anchor(anchor) for anchor in explainer.anchors(nodes)]
+
+
+def _explainer(matching: Matching, pattern: str) -> Explainer:
+    return Explainer(matching.graphs[0], matching.groups[pattern], matching.tracer(), matching.matches)
+
+
+def _taken(matching: Matching, pattern: str) -> frozenset[str]:
+    return frozenset(name for match in matching.of(pattern) for name in match.nodes)
+
+
+def _row(item: SiteMatch | FusedSite) -> dict[str, Any]:
+    status = item.status if isinstance(item, SiteMatch) else "already_fused"
+    variant = item.variant if isinstance(item, SiteMatch) else ""
+    return {
+        "anchor": item.anchor,
+        "module": item.module,
+        "source": item.source,
+        "status": status,
+        "reason": item.to_dict()["reason"],
+        "pattern": variant,
+        "causes": [],
+    }

@@ -1,0 +1,48 @@
+"""_npu_dtype_cast: the cast that torch_npu puts in the place of Tensor.to. Source: its meta kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fusionkit.npu.kernels.spec import Autograd, OpKernel, no_backward
+
+Tensor = torch.Tensor
+
+
+def dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
+    """A new contiguous tensor, also where the dtype does not change."""
+    return torch.empty(input.shape, dtype=dtype, device=input.device).copy_(input)
+
+
+def dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
+    """grad in dtype, the dtype of the forward's input."""
+    return dtype_cast(grad, dtype)
+
+
+def _fake_dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty(input.shape, dtype=dtype, device=input.device)
+
+
+def _fake_dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty(grad.shape, dtype=dtype, device=grad.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.input_dtype = inputs[0].dtype
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return torch.ops.npu._npu_dtype_cast_backward(grad, ctx.input_dtype), None
+
+
+KERNELS = (
+    OpKernel("_npu_dtype_cast", dtype_cast, _fake_dtype_cast, Autograd(_save, _backward)),
+    OpKernel(
+        "_npu_dtype_cast_backward",
+        dtype_cast_backward,
+        _fake_dtype_cast_backward,
+        no_backward("_npu_dtype_cast_backward", "torch_npu has no second derivative for it"),
+    ),
+)

@@ -1,0 +1,88 @@
+"""Defines the ops of target `cpu`: torch_npu's schemas with CPU kernels, fake kernels and autograd."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.constraints import require
+from fusionkit.npu.kernels import activation, cast, modulation, norm, rotary
+from fusionkit.npu.kernels.spec import OpKernel
+from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
+
+NPU_KERNELS: tuple[OpKernel, ...] = (*norm.KERNELS, *rotary.KERNELS, *activation.KERNELS, *cast.KERNELS)
+KIT_KERNELS: tuple[OpKernel, ...] = modulation.KERNELS
+
+_new_library: Any = torch.library.Library  # torch leaves its methods without types
+
+
+def define_cpu_ops() -> list[Any]:
+    """Define torch.ops.npu.* and torch.ops.fusionkit.*, which exist as long as the libraries are held.
+
+    Raises MisuseError, leaving nothing defined, where one of the npu:: ops exists already.
+    """
+    refuse_defined_ops()
+    libraries: list[Any] = []
+    try:
+        libraries.append(_define("npu", SCHEMAS, NPU_KERNELS, ["CPU"]))
+        libraries.append(_define("fusionkit", KIT_SCHEMAS, KIT_KERNELS, ["CPU", "PrivateUse1"]))
+    except RuntimeError as error:
+        for library in libraries:
+            library._destroy()
+        raise MisuseError(
+            f"target cpu: the dispatcher refuses an op ({str(error).splitlines()[0]}); start a new process"
+        ) from error
+    return libraries
+
+
+def refuse_defined_ops() -> None:
+    """Raise MisuseError where torch_npu, or anything else, has defined one of the ops in this process."""
+    found = sorted(name for name in SCHEMAS if hasattr(torch.ops.npu, name))
+    if found:
+        owner = "torch_npu was imported" if "torch_npu" in sys.modules else "another package defined it"
+        raise MisuseError(
+            f"target cpu: npu::{found[0]} exists already in this process ({owner});"
+            " start a new process and choose the target before anything else"
+        )
+
+
+def _define(namespace: str, schemas: dict[str, str], kernels: Iterable[OpKernel], keys: Iterable[str]) -> Any:
+    # FRAGMENT, not DEF: other packages, and graph files read back, may add further ops to the same namespace.
+    library: Any = _new_library(namespace, "FRAGMENT")
+    try:
+        for kernel in kernels:
+            library.define(schemas[kernel.op], tags=(torch.Tag.pt2_compliant_tag,))
+            for key in keys:
+                library.impl(kernel.op, _checked(kernel), key)
+            name = f"{namespace}::{kernel.op}"
+            torch.library.register_fake(name, _by_name(kernel.op, kernel.fake), lib=library)
+            torch.library.register_autograd(
+                name, kernel.autograd.backward, setup_context=kernel.autograd.setup_context, lib=library
+            )
+    except RuntimeError:
+        library._destroy()
+        raise
+    return library
+
+
+def _by_name(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """function, called with every argument of op's schema by name (the dispatcher drops defaults)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(**bind(op, *args, **kwargs))
+
+    return call
+
+
+def _checked(kernel: OpKernel) -> Callable[..., Any]:
+    """The CPU kernel behind the table of constraints."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        require(kernel.op, *args, **kwargs)
+        return kernel.cpu(**bind(kernel.op, *args, **kwargs))
+
+    return call

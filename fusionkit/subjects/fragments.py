@@ -1,0 +1,118 @@
+"""The source text that implements a primitive in a model, as the eager run reached it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.places import short_path
+from fusionkit.subjects.recorder import Occurrence, record
+from fusionkit.subjects.sites import rows_for
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSource:
+    """Where a value in a fragment comes from.
+
+    `kind`: "module_parameter", "module_buffer", "absent" (the module has the name but no tensor) or
+    "function_input". `dtype` and `shape` are those of the first module seen, None for an input.
+    """
+
+    name: str
+    kind: str
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        shape = None if self.shape is None else list(self.shape)
+        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": shape}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFragment:
+    """One piece of real source: qualified name, `file`, number of its first line, text, and where it runs.
+
+    `call_line`: the line of the call, where the primitive is a builtin or a norm that this code calls; else
+    None. `text` is "" where Python cannot find the source (code made by exec).
+    """
+
+    primitive: str
+    qualname: str
+    file: str
+    first_line: int
+    text: str
+    call_line: int | None
+    parameters: tuple[ParameterSource, ...]
+    modules: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "primitive": self.primitive,
+            "qualname": self.qualname,
+            "file": self.file,
+            "first_line": self.first_line,
+            "text": self.text,
+            "call_line": self.call_line,
+            "parameters": [parameter.to_dict() for parameter in self.parameters],
+            "modules": list(self.modules),
+        }
+
+
+def source_fragments(subject: Subject, primitive: str) -> list[SourceFragment]:
+    """Run `subject` once and return the distinct pieces of source that compute `primitive`, in call order.
+
+    Empty where no counter applies. A piece that calls the primitive on two lines is listed once for each
+    line.
+    """
+    places: dict[tuple[Any, int], list[Occurrence]] = {}
+    rows = rows_for(subject, (primitive,))
+    for occurrence in record(subject, rows) if rows else []:
+        places.setdefault((occurrence.code, occurrence.line), []).append(occurrence)
+    return [_fragment(occurrences) for occurrences in places.values()]
+
+
+def _fragment(occurrences: list[Occurrence]) -> SourceFragment:
+    first = occurrences[0]
+    code = first.code
+    try:
+        text = inspect.getsource(code)
+    except (OSError, TypeError):
+        text = ""
+    inputs = inspect.getargs(code)
+    names = [name for name in (*inputs.args, inputs.varargs, inputs.varkw) if name and name != "self"]
+    sources = [*_own_tensors(first.owner, text), *(ParameterSource(name, "function_input") for name in names)]
+    return SourceFragment(
+        primitive=first.primitive,
+        qualname=f"{first.namespace}.{code.co_qualname}",
+        file=short_path(code.co_filename),
+        first_line=code.co_firstlineno,
+        text=text,
+        call_line=None if first.line == code.co_firstlineno else first.line,
+        parameters=tuple(sources),
+        modules=tuple(dict.fromkeys(occurrence.module for occurrence in occurrences)),
+    )
+
+
+def _own_tensors(owner: nn.Module | None, text: str) -> list[ParameterSource]:
+    """The parameters and buffers of `owner` that `text` reads as `self.<name>`."""
+    if owner is None:
+        return []
+    read = set(re.findall(r"\bself\.(\w+)", text))
+    found = []
+    for kind, tensors in (("module_parameter", owner._parameters), ("module_buffer", owner._buffers)):
+        for name, tensor in tensors.items():
+            if name not in read:
+                continue
+            if tensor is None:
+                found.append(ParameterSource(f"self.{name}", "absent"))
+            else:
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                found.append(ParameterSource(f"self.{name}", kind, dtype, tuple(tensor.shape)))
+    return found

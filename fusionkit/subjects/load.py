@@ -1,0 +1,213 @@
+"""From a name to a subject: a row of the table, or a factory of the user's own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import importlib
+import inspect
+import operator
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fusionkit.errors import FusionKitError, MisuseError
+from fusionkit.subjects.build import DTYPES, Subject, build_subject, seeded
+from fusionkit.subjects.places import is_installed
+from fusionkit.subjects.table import SIZES, SUBJECTS
+
+Factory = Callable[..., Any]
+
+
+def load_subject(
+    name_or_factory: str | Factory,
+    *,
+    size: str = "tiny",
+    dtype: str = "bfloat16",
+    seed: int = 0,
+    train: bool = False,
+    device: str = "cpu",
+) -> Subject:
+    """Build the subject `name_or_factory` on `device`.
+
+    A string is a name of the table (`flux`) or `module:factory`, imported from sys.path and the working
+    folder; a callable is such a factory itself. `factory(size, dtype)` returns `(nn.Module, kwargs)` or a
+    `Subject(model, inputs, expected_sites=None)`; dtype is a torch.dtype, or its name where the parameter
+    is annotated `str` or the factory rejects the former. It runs with the random state seeded and restored.
+    Raises MisuseError, one line, for anything that cannot be built.
+    """
+    if size not in SIZES:
+        raise MisuseError(f"unknown size '{size}'; use one of: {', '.join(SIZES)}")
+    if dtype not in DTYPES:
+        raise MisuseError(f"unknown dtype '{dtype}'; use one of: {', '.join(DTYPES)}")
+    if isinstance(name_or_factory, str) and ":" not in name_or_factory:
+        spec = SUBJECTS.get(name_or_factory)
+        if spec is None:
+            raise MisuseError(_unknown(name_or_factory))
+        return build_subject(spec, size=size, dtype=dtype, seed=seed, train=train, device=device)
+    with _working_folder_importable():
+        if isinstance(name_or_factory, str):
+            name, factory = name_or_factory, _import_factory(name_or_factory)
+        else:
+            name, factory = _name_of(name_or_factory), name_or_factory
+        with seeded(seed), torch.device(device), UserCode(f"subject '{name}': its factory raised"):
+            built = _call(factory, size, dtype)
+    subject = _as_subject(built, name)
+    subject.model.train(train)
+    return dataclasses.replace(subject, name=name, size=size, dtype=dtype, seed=seed, spec=None)
+
+
+class UserCode:
+    """A block that runs a user's code: what it raises becomes one MisuseError with type, text and place."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Turn an error into a MisuseError; fusionkit's own errors and interrupts pass."""
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, FusionKitError):
+            return
+        text = str(error).strip().partition("\n")[0]
+        place = _last_line_of_theirs(trace)
+        missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        hint = "; pip install 'fusionkit[models]'" if missing in ("diffusers", "transformers") else ""
+        raise MisuseError(f"{self.what} {type(error).__name__}: {text}{place}{hint}") from error
+
+
+def _last_line_of_theirs(trace: TracebackType | None) -> str:
+    """Where the user's own code was when the error left it: " at file:line", or ""."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        if (
+            frame.filename != __file__
+            and not frame.filename.startswith("<")
+            and not is_installed(frame.filename)
+        ):
+            return f" at {frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, SUBJECTS, 1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    known = ", ".join(sorted(SUBJECTS))
+    return f"unknown subject '{name}'; {hint}known: {known}; or your own model as module:factory"
+
+
+def _import_factory(path: str) -> Factory:
+    """The callable that `module:factory` names."""
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise MisuseError(
+            f"subject '{path}' is not of the form module:factory; write it as mymodels.flux:build"
+        )
+    importlib.invalidate_caches()
+    try:
+        with UserCode(f"subject '{path}': importing {module_name} raised"):
+            module = importlib.import_module(module_name)
+    except MisuseError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{module_name}.".startswith(f"{cause.name}."):
+            raise MisuseError(
+                f"subject '{path}': there is no module {cause.name} on sys.path or in {os.getcwd()};"
+                " set PYTHONPATH or change folder"
+            ) from cause
+        raise
+    try:
+        factory = operator.attrgetter(attribute)(module)
+    except AttributeError as error:
+        raise MisuseError(
+            f"subject '{path}': {module_name} has no '{attribute}'; name a function of it"
+        ) from error
+    if not callable(factory):
+        raise MisuseError(
+            f"subject '{path}': '{attribute}' is a {type(factory).__name__}, not a factory;"
+            " name a function factory(size, dtype)"
+        )
+    return factory  # type: ignore[no-any-return]
+
+
+def _call(factory: Factory, size: str, dtype: str) -> Any:
+    """Call `factory` with dtype as torch.dtype, or by name where it asks for a string."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except ValueError:
+        parameters = []
+    if len(parameters) > 1 and parameters[1].annotation in (str, "str"):
+        return factory(size, dtype)
+    try:
+        return factory(size, DTYPES[dtype])
+    except (TypeError, KeyError):
+        with contextlib.suppress(TypeError, KeyError):
+            return factory(size, dtype)
+        raise
+
+
+def _as_subject(built: Any, name: str) -> Subject:
+    """Check what a factory returned."""
+    form = "return (nn.Module, kwargs) or a fusionkit.subjects.build.Subject"
+    if isinstance(built, tuple) and len(built) == 2:
+        built = Subject(*built)
+    if not isinstance(built, Subject):
+        raise MisuseError(f"subject '{name}': its factory returned a {type(built).__name__}; {form}")
+    if not isinstance(built.model, nn.Module):
+        raise MisuseError(
+            f"subject '{name}': its model is a {type(built.model).__name__}, not an nn.Module; {form}"
+        )
+    if not isinstance(built.inputs, Mapping | tuple):
+        raise MisuseError(
+            f"subject '{name}': its inputs are a {type(built.inputs).__name__};"
+            " give a dict of keyword arguments or a tuple of positional ones"
+        )
+    _check_expected_sites(built.expected_sites, name)
+    return built
+
+
+def _check_expected_sites(expected: Any, name: str) -> None:
+    """Refuse anything but a mapping of primitive names to counts."""
+    if expected is None:
+        return
+    if not isinstance(expected, Mapping):
+        raise MisuseError(
+            f"subject '{name}': expected_sites is a {type(expected).__name__}; give a dict name -> count"
+        )
+    for primitive, count in expected.items():
+        if (
+            not isinstance(primitive, str)
+            or not isinstance(count, int)
+            or isinstance(count, bool)
+            or count < 0
+        ):
+            raise MisuseError(
+                f"subject '{name}': expected_sites[{primitive!r}] is {count!r}; give a count of 0 or more"
+            )
+
+
+def _name_of(factory: Factory) -> str:
+    module = getattr(factory, "__module__", "")
+    return f"{module}:{getattr(factory, '__qualname__', type(factory).__name__)}"
+
+
+@contextlib.contextmanager
+def _working_folder_importable() -> Iterator[None]:
+    """Put the working folder on sys.path inside the block, as `python -m` does, where it is not there yet."""
+    folder = os.getcwd()
+    added = folder not in sys.path and "" not in sys.path
+    if added:
+        sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if added and folder in sys.path:
+            sys.path.remove(folder)

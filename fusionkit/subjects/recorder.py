@@ -1,0 +1,198 @@
+"""Watch one eager forward: which counter rows fire, in which module, on which line; then put all back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fusionkit.subjects.build import Subject, seeded
+from fusionkit.subjects.counters import FunctionCounter, ModuleCounter
+from fusionkit.subjects.places import short_path
+
+_MODULE_CALL = nn.Module.__call__.__code__.co_filename
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One counted call. `code` implements the primitive; `line` is its first or, in a caller, the call's.
+
+    `module`: path of the innermost module that was running. `owner`: the module whose method `code` is, if
+    any. `namespace`: name of the Python module that defines `code`. `caller`: `file:line` outside torch
+    that called.
+    """
+
+    primitive: str
+    module: str
+    code: CodeType
+    namespace: str
+    line: int
+    owner: nn.Module | None
+    caller: str
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects occurrences; the lists `running` and `open` say where the forward stands."""
+
+    occurrences: list[Occurrence] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
+    open: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self,
+        row: ModuleCounter | FunctionCounter,
+        implementation: Callable[..., Any] | None,
+        frame: FrameType,
+        owner: nn.Module | None,
+        sites: int = 1,
+    ) -> None:
+        """Record `sites` occurrences of `row`, implemented by a function or by the calling `frame`'s code."""
+        if self.open[row.primitive]:
+            return
+        caller = _outside_torch(frame)
+        module = self.running[-1] if self.running else ""
+        function = None if implementation is None else inspect.unwrap(implementation)
+        if function is not None and hasattr(function, "__code__"):
+            code, namespace = function.__code__, function.__module__
+            line = code.co_firstlineno
+        else:
+            code, namespace, line = frame.f_code, frame.f_globals.get("__name__", ""), frame.f_lineno
+            holder = frame.f_locals.get("self")
+            owner = holder if isinstance(holder, nn.Module) else None
+        place = f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
+        found = Occurrence(row.primitive, module, code, namespace, line, owner, place)
+        self.occurrences.extend([found] * sites)
+
+
+def record(subject: Subject, rows: Sequence[ModuleCounter | FunctionCounter]) -> list[Occurrence]:
+    """Run `subject` once, eagerly and without gradients, and return what `rows` counted, in call order.
+
+    Hooks, functions, buffers and the random state are as before when this returns or raises. While it runs,
+    the counted functions are replaced in the whole process: not for use beside another thread that runs
+    models.
+    """
+    recorder = Recorder()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(seeded(subject.seed))
+        stack.enter_context(_buffers_kept(subject.model))
+        stack.enter_context(_module_hooks(subject.model, rows, recorder))
+        for row in rows:
+            if isinstance(row, FunctionCounter):
+                stack.enter_context(_function_wrapped(row, recorder))
+        subject.run()
+    return recorder.occurrences
+
+
+@contextlib.contextmanager
+def _module_hooks(
+    model: nn.Module, rows: Sequence[ModuleCounter | FunctionCounter], recorder: Recorder
+) -> Iterator[None]:
+    """Hook every module: keep the stack of running modules, and count those that a module row matches."""
+    handles = []
+    try:
+        for path, module in model.named_modules():
+            matching = [row for row in rows if isinstance(row, ModuleCounter) and row.matches(module)]
+            handles.append(module.register_forward_pre_hook(_entered(path, matching, recorder)))
+            handles.append(module.register_forward_hook(_left(matching, recorder), always_call=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _entered(
+    path: str, matching: Sequence[ModuleCounter], recorder: Recorder
+) -> Callable[[nn.Module, Any], None]:
+    def hook(module: nn.Module, _args: Any) -> None:
+        recorder.running.append(path)
+        for row in matching:
+            forward = None if row.in_caller else getattr(module.forward, "__func__", module.forward)
+            recorder.add(row, forward, _calling_frame(), module)
+            recorder.open[row.primitive] += 1
+
+    return hook
+
+
+def _left(matching: Sequence[ModuleCounter], recorder: Recorder) -> Callable[[nn.Module, Any, Any], None]:
+    def hook(_module: nn.Module, _args: Any, _output: Any) -> None:
+        recorder.running.pop()
+        for row in matching:
+            recorder.open[row.primitive] -= 1
+
+    return hook
+
+
+@contextlib.contextmanager
+def _function_wrapped(row: FunctionCounter, recorder: Recorder) -> Iterator[None]:
+    """Replace the row's function, wherever a loaded module has bound it, by one that counts and calls it."""
+    home, _, name = row.function.partition(":")
+    function = getattr(sys.modules.get(home), name, None)
+    if function is None:
+        yield
+        return
+
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if row.counts(kwargs):
+            recorder.add(row, function, sys._getframe(1), None, row.sites)
+        recorder.open[row.primitive] += 1
+        try:
+            return function(*args, **kwargs)
+        finally:
+            recorder.open[row.primitive] -= 1
+
+    bindings = list(_bindings(function))
+    try:
+        for module, bound in bindings:
+            setattr(module, bound, counted)
+        yield
+    finally:
+        for module, bound in bindings:
+            setattr(module, bound, function)
+
+
+def _bindings(function: Any) -> Iterator[tuple[ModuleType, str]]:
+    """Every (loaded module, name) that holds `function`; the C extension that defines it is left alone."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and not module.__name__.startswith("torch._C"):
+            for name, value in list(vars(module).items()):
+                if value is function:
+                    yield module, name
+
+
+@contextlib.contextmanager
+def _buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Put back the buffers that a forward in training mode changes, such as running statistics."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()] if model.training else []
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+
+
+def _calling_frame() -> FrameType:
+    """The frame that called the module whose hook is running."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename == _MODULE_CALL and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _outside_torch(frame: FrameType) -> FrameType:
+    """The innermost frame from `frame` on that is not torch's own code."""
+    found: FrameType | None = frame
+    while found is not None and short_path(found.f_code.co_filename).startswith("torch/"):
+        found = found.f_back
+    return found or frame

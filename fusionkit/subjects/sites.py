@@ -1,0 +1,148 @@
+"""How many sites of each primitive a model has, counted in eager mode: what graph hits are held against.
+
+Nothing here looks at a traced graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.counters import COUNTERS, FunctionCounter, ModuleCounter, primitives
+from fusionkit.subjects.places import short_path
+from fusionkit.subjects.recorder import record
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSite:
+    """One place where the eager model computes `primitive`.
+
+    `module`: dotted path, as in named_modules, of the innermost module at work; "" is the model itself.
+    `source`: `file:line` of the code that holds the math: first line of a forward or function, or the line
+    of the call where the math is a builtin or lies in the caller. `caller`: `file:line` of the innermost
+    frame outside torch that led there. `ordinal`: number of the site among those of its primitive, in call
+    order, from 0.
+    """
+
+    primitive: str
+    module: str
+    source: str
+    caller: str
+    ordinal: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "primitive": self.primitive,
+            "module": self.module,
+            "source": self.source,
+            "caller": self.caller,
+            "ordinal": self.ordinal,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCount:
+    """The expected number of sites of one primitive, and what it rests on.
+
+    `sites`: the counted sites, None where no counter applies. `declared`: what the subject's author says,
+    None where nothing is said. `complete`: the counters are known to see every site of this model (a row of
+    the table); otherwise they give a lower bound.
+    """
+
+    primitive: str
+    sites: tuple[ExpectedSite, ...] | None
+    declared: int | None
+    complete: bool
+
+    @property
+    def counted(self) -> int | None:
+        """Number of counted sites."""
+        return None if self.sites is None else len(self.sites)
+
+    @property
+    def expected(self) -> int | None:
+        """The number to hold hits against: a complete count, else the author's, else the lower bound."""
+        if self.complete or self.declared is None:
+            return self.counted
+        return self.declared
+
+    @property
+    def contradiction(self) -> str | None:
+        """Why count and declaration cannot both be right, or None."""
+        counted, declared = self.counted, self.declared
+        if counted is None or declared is None or counted == declared:
+            return None
+        if not self.complete and counted < declared:
+            return None
+        return f"{self.primitive}: expected_sites says {declared}, the eager run has {counted}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "primitive": self.primitive,
+            "expected": self.expected,
+            "counted": self.counted,
+            "declared": self.declared,
+            "complete": self.complete,
+            "contradiction": self.contradiction,
+            "sites": None if self.sites is None else [site.to_dict() for site in self.sites],
+        }
+
+
+def count_sites(
+    subject: Subject, primitives: Sequence[str] | None = None
+) -> dict[str, list[ExpectedSite] | None]:
+    """Run `subject` once in eager mode and count its sites by module hooks and function wrappers.
+
+    `primitives`: which ones to answer for; by default those that the subject's row names, or every
+    primitive that has a counter. The answer is None where no counter applies: a primitive that the row does
+    not name, or, for a model outside the table, one of which the generic counters saw nothing. The model,
+    its hooks and the libraries' functions are as before. Raises whatever the model's forward raises.
+    """
+    asked = tuple(primitives) if primitives is not None else asked_by_default(subject)
+    rows = rows_for(subject, asked)
+    found: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
+    for occurrence in record(subject, rows) if rows else []:
+        sites = found[occurrence.primitive]
+        source = f"{short_path(occurrence.code.co_filename)}:{occurrence.line}"
+        sites.append(
+            ExpectedSite(occurrence.primitive, occurrence.module, source, occurrence.caller, len(sites))
+        )
+    if subject.spec is None:
+        return {name: found.get(name) or None for name in asked}
+    return {name: found.get(name) for name in asked}
+
+
+def expected_counts(subject: Subject, primitives: Sequence[str] | None = None) -> dict[str, ExpectedCount]:
+    """`count_sites` together with the counts that the subject's author declared."""
+    declared = dict(subject.expected_sites or {})
+    counted = count_sites(subject, primitives)
+    names = [
+        *counted,
+        *(() if primitives is not None else [name for name in declared if name not in counted]),
+    ]
+    return {
+        name: ExpectedCount(
+            name,
+            None if (sites := counted.get(name)) is None else tuple(sites),
+            declared.get(name),
+            complete=subject.spec is not None and sites is not None,
+        )
+        for name in names
+    }
+
+
+def asked_by_default(subject: Subject) -> tuple[str, ...]:
+    """The primitives that the subject's row names, or all that have a counter."""
+    return primitives() if subject.spec is None else subject.spec.primitives
+
+
+def rows_for(subject: Subject, asked: Sequence[str]) -> tuple[ModuleCounter | FunctionCounter, ...]:
+    """The counter rows for the primitives in `asked` that are right for `subject`."""
+    if subject.spec is None:
+        return tuple(row for row in COUNTERS if row.primitive in asked and row.anywhere)
+    covered = set(asked) & set(subject.spec.primitives)
+    return tuple(row for row in COUNTERS if row.primitive in covered)

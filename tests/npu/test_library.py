@@ -1,0 +1,221 @@
+"""The ops as the dispatcher, fake tensors and torch.compile see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from fusionkit.npu.facade import TorchNpu
+from fusionkit.npu.library import KIT_KERNELS, NPU_KERNELS
+from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
+
+F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+
+
+def operator(name: str) -> Any:
+    return getattr(torch.ops.npu if name in SCHEMAS else torch.ops.fusionkit, name).default
+
+
+def r(*shape: int, dtype: torch.dtype = F32, grad: bool = False) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator).to(dtype).requires_grad_(grad)
+
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def calls(grad: bool) -> list[Call]:
+    """One or more calls per op; grad marks the inputs that torch_npu has a derivative for."""
+    table = (1, 1, 4, 6)
+    return [
+        ("npu_rms_norm", (r(2, 3, 8, grad=grad), r(8, grad=grad)), {}),
+        ("npu_rms_norm", (r(2, 3, 8, dtype=BF16), r(3, 8)), {"epsilon": 1e-5}),
+        ("npu_rms_norm_backward", (r(2, 8, dtype=F16), r(2, 8, dtype=F16), r(8, dtype=F16), r(2, 1)), {}),
+        ("npu_add_rms_norm", (r(2, 8, dtype=BF16), r(2, 8, dtype=BF16), r(8, dtype=BF16)), {}),
+        ("npu_rotary_mul", (r(2, 3, 4, 6, grad=grad), r(*table, grad=grad), r(*table, grad=grad)), {}),
+        ("npu_rotary_mul", (r(2, 3, 4, 6, dtype=BF16), r(*table), r(*table), "interleave"), {}),
+        ("npu_rotary_mul", (r(2, 3, 4, 6), r(*table), r(*table)), {"rotate": r(6, 6)}),
+        ("npu_rotary_mul_backward", (r(2, 3, 4, 6), r(2, 3, 4, 6), r(*table), r(*table), "interleave"), {}),
+        ("npu_swiglu", (r(2, 8, grad=grad),), {}),
+        ("npu_swiglu", (r(4, 3, dtype=F16), 0), {}),
+        ("npu_swiglu_backward", (r(2, 4), r(2, 8)), {}),
+        ("npu_gelu", (r(3, 4, grad=grad),), {"approximate": "tanh"}),
+        ("npu_gelu", (r(3, 4, dtype=BF16).t(),), {}),
+        ("npu_gelu_backward", (r(3, 4), r(3, 4)), {"approximate": "tanh"}),
+        ("npu_fast_gelu", (r(3, 4, grad=grad),), {}),
+        ("npu_fast_gelu_backward", (r(3, 4), r(3, 4)), {}),
+        ("_npu_dtype_cast", (r(3, 4, grad=grad), BF16), {}),
+        ("_npu_dtype_cast_backward", (r(3, 4, dtype=BF16), F32), {}),
+        ("layer_norm_scale_shift", (r(2, 3, 8, grad=grad), r(2, 1, 8, grad=grad), r(8, grad=grad)), {}),
+    ]
+
+
+CALLS = [pytest.param(call, id=f"{call[0]}-{index}") for index, call in enumerate(calls(grad=False))]
+OPCHECKED = [pytest.param(call, id=f"{call[0]}-{index}") for index, call in enumerate(calls(grad=True))]
+TRAINED = [
+    pytest.param(call, id=f"{call[0]}-{index}")
+    for index, call in enumerate(calls(grad=True))
+    if any(isinstance(value, torch.Tensor) and value.requires_grad for value in call[1])
+]
+
+
+def test_every_schema_has_kernels_and_a_call_in_these_tests() -> None:
+    assert [kernel.op for kernel in NPU_KERNELS] == list(SCHEMAS)
+    assert [kernel.op for kernel in KIT_KERNELS] == list(KIT_SCHEMAS)
+    assert {name for name, _, _ in calls(grad=False)} == {*SCHEMAS, *KIT_SCHEMAS}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_registered_schema_is_the_one_of_the_table(name: str) -> None:
+    registered = operator(name)._schema
+    assert registered == torch._C.parse_schema(f"npu::{SCHEMAS[name]}")
+    assert str(registered) == str(torch._C.parse_schema(f"npu::{SCHEMAS[name]}"))
+    assert [argument.name for argument in registered.arguments] == [
+        part.split("=")[0].split()[-1]
+        for part in SCHEMAS[name].partition("(")[2].partition(")")[0].split(", ")
+        if part != "*"
+    ]
+
+
+@pytest.mark.parametrize("call", OPCHECKED)
+def test_opcheck(call: Call) -> None:
+    name, args, kwargs = call
+    result = torch.library.opcheck(operator(name), args, kwargs)
+    assert set(result.values()) == {"SUCCESS"}
+
+
+def flat(outputs: Any) -> list[torch.Tensor]:
+    return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_fake_and_meta_results_look_like_the_real_ones(call: Call) -> None:
+    name, args, kwargs = call
+    real = flat(operator(name)(*args, **kwargs))
+    with FakeTensorMode() as mode:
+        fake_args = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
+        fake_kwargs = {
+            k: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()
+        }
+        fake = flat(operator(name)(*fake_args, **fake_kwargs))
+    meta_args = [a.to("meta") if isinstance(a, torch.Tensor) else a for a in args]
+    meta_kwargs = {k: v.to("meta") if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
+    meta = flat(operator(name)(*meta_args, **meta_kwargs))
+    for one, other, third in zip(real, fake, meta, strict=True):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+        assert (one.shape, one.dtype, one.stride()) == (third.shape, third.dtype, third.stride())
+        assert (other.device.type, third.device.type) == ("cpu", "meta")
+
+
+def test_meta_shapes_are_those_of_torch_npus_meta_kernels() -> None:
+    x = torch.empty(4, 2, 8, dtype=BF16, device="meta").transpose(0, 1)
+    y, rstd = torch.ops.npu.npu_rms_norm(x, torch.empty(2, device="meta"))  # a wrong gamma is not refused
+    assert (y.stride(), rstd.shape, rstd.dtype) == (x.stride(), (2, 4, 1), F32)
+    assert torch.ops.npu.npu_swiglu(torch.empty(2, 7, device="meta")).shape == (2, 3)
+    turned = torch.ops.npu.npu_rotary_mul(x, torch.empty(1, device="meta"), torch.empty(1, device="meta"))
+    assert turned.is_contiguous()
+    assert torch.ops.npu._npu_dtype_cast(x, F32).is_contiguous()
+
+
+def targets(graph: torch.fx.Graph) -> list[Any]:
+    return [
+        node.target
+        for node in graph.nodes
+        if node.op == "call_function" and "getitem" not in str(node.target)
+    ]
+
+
+@pytest.mark.parametrize("tracing_mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("call", CALLS)
+def test_the_op_is_one_node_of_a_make_fx_graph(call: Call, tracing_mode: str) -> None:
+    name, args, kwargs = call
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def model(*tensors: torch.Tensor) -> Any:
+        given = {**dict(enumerate(leaves)), **dict(zip(places, tensors, strict=True))}
+        call_args, call_kwargs = pytree.tree_unflatten([given[place] for place in range(len(leaves))], spec)
+        return operator(name)(*call_args, **call_kwargs)
+
+    graph = make_fx(model, tracing_mode=tracing_mode)(*[leaves[place] for place in places])
+    assert targets(graph.graph) == [operator(name)]
+
+
+class Captured:
+    def __init__(self) -> None:
+        self.forward: list[Any] = []
+        self.backward: list[Any] = []
+
+    def backend(self) -> Any:
+        def keep(into: list[Any]) -> Callable[..., Any]:
+            def compiler(module: torch.fx.GraphModule, _inputs: Any) -> Any:
+                into.extend(targets(module.graph))
+                return make_boxed_func(module.forward)
+
+            return compiler
+
+        return aot_autograd(fw_compiler=keep(self.forward), bw_compiler=keep(self.backward))
+
+
+BACKWARDS = {
+    "npu_rms_norm": "npu_rms_norm_backward",
+    "npu_rotary_mul": "npu_rotary_mul_backward",
+    "npu_swiglu": "npu_swiglu_backward",
+    "npu_gelu": "npu_gelu_backward",
+    "npu_fast_gelu": "npu_fast_gelu_backward",
+    "_npu_dtype_cast": "_npu_dtype_cast_backward",
+}
+
+
+@pytest.mark.parametrize("call", TRAINED)
+def test_the_op_and_its_backward_are_one_node_each_of_the_compiled_graphs(call: Call) -> None:
+    name, args, kwargs = call
+    captured = Captured()
+
+    def model(*xs: Any) -> Any:
+        return flat(operator(name)(*xs, **kwargs))[0]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=captured.backend(), fullgraph=True)
+    leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args]
+    expected_leaves = [
+        a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args
+    ]
+    out, expected = compiled(*leaves), model(*expected_leaves)
+    assert torch.equal(out, expected)
+    grad = torch.ones_like(out)
+    out.backward(grad)
+    expected.backward(grad)
+    for leaf, wanted in zip(leaves, expected_leaves, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            assert torch.equal(leaf.grad, wanted.grad)
+    assert captured.forward.count(operator(name)) == 1
+    if name in BACKWARDS:
+        assert captured.backward.count(operator(BACKWARDS[name])) == 1
+        assert all(target.namespace == "npu" or "detach" in str(target) for target in captured.backward)
+
+
+def test_the_facade_can_be_called_from_a_compiled_model(npu: TorchNpu) -> None:
+    captured = Captured()
+
+    def model(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+        normed = npu.npu_rms_norm(x, gamma, epsilon=1e-5)[0]
+        result: torch.Tensor = npu.npu_swiglu(npu.npu_gelu(normed, approximate="tanh"), dim=-1)
+        return result
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=captured.backend(), fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for rows in (3, 5):
+            x, gamma = torch.randn(rows, 8), torch.randn(8)
+            assert torch.equal(compiled(x, gamma), model(x, gamma))
+    names = [str(target) for target in captured.forward if getattr(target, "namespace", "") == "npu"]
+    assert names == ["npu.npu_rms_norm.default", "npu.npu_gelu.default", "npu.npu_swiglu.default"]

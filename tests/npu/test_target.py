@@ -1,0 +1,172 @@
+"""Choosing a target, the facade, and the module that stands in for torch_npu."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+
+import fusionkit.npu
+from fusionkit.errors import MisuseError
+from fusionkit.npu.facade import FACADE_OPS, TorchNpu, standing_in, torch_npu_module
+from fusionkit.npu.target import current_target, use_target
+
+FRESH_PROCESS = """
+import json, sys
+import fusionkit.npu
+seen = {"torch": "torch" in sys.modules}
+import torch, fusionkit.npu.constraints
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target, use_target
+
+def choose(name):
+    try:
+        facade = use_target(name) if name else fusionkit.npu.torch_npu
+        return list(facade.npu_swiglu(torch.zeros(2, 4)).shape)
+    except MisuseError as error:
+        return [str(error), current_target(), hasattr(torch.ops.npu, "npu_rms_norm")]
+
+seen["early"] = [choose(name) for name in (None, "npu-dry", "npu")]
+other = torch.library.Library("npu", "FRAGMENT")
+other.define("npu_swiglu(Tensor self, int dim=-1) -> Tensor")
+seen["taken"] = choose("cpu")
+seen["schema"] = str(torch.ops.npu.npu_swiglu.default._schema)
+other._destroy()
+late = torch.library.Library("fusionkit", "FRAGMENT")
+late.define("layer_norm_scale_shift(Tensor x) -> Tensor")
+seen["halfway"] = choose("cpu")
+late._destroy()
+graph = torch.library.Library("npu", "FRAGMENT")
+graph.define("npu_fusion_attention_v3(Tensor query) -> Tensor")
+seen["beside"] = choose("cpu")
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, Any]:
+    """What a process of its own sees, step by step."""
+    command = [sys.executable, "-c", FRESH_PROCESS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def test_the_same_target_again_gives_the_same_facade(npu: TorchNpu) -> None:
+    assert use_target("cpu") is npu
+    assert current_target() == "cpu"
+    assert fusionkit.npu.torch_npu is npu
+
+
+@pytest.mark.parametrize("name", ["npu-dry", "npu"])
+def test_a_second_target_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        use_target(name)
+    text = f"target {name}: this process runs target cpu already; one target per process, start another one"
+    assert str(caught.value) == text
+    assert current_target() == "cpu"
+
+
+def test_an_unknown_target_names_the_known_ones() -> None:
+    with pytest.raises(MisuseError, match=r"target 'gpu' is unknown; choose one of cpu, npu-dry, npu"):
+        use_target("gpu")
+
+
+def test_nothing_is_defined_before_a_target_is_chosen(fresh: dict[str, Any]) -> None:
+    assert fresh["torch"] is False
+    assert fresh["early"] == [
+        ["no target is chosen in this process; call fusionkit.use_target('cpu') first", None, False],
+        ["target npu-dry is not available in this version of fusionkit; use --target cpu", None, False],
+        ["target npu is not available in this version of fusionkit; use --target cpu", None, False],
+    ]
+
+
+def test_ops_that_exist_already_are_refused_and_left_alone(fresh: dict[str, Any]) -> None:
+    text, target, defined = fresh["taken"]
+    assert text == (
+        "target cpu: npu::npu_swiglu exists already in this process (another package defined it); start a new"
+        " process and choose the target before anything else"
+    )
+    assert (target, defined) == (None, False)
+    assert fresh["schema"] == "npu::npu_swiglu(Tensor self, int dim=-1) -> Tensor"
+
+
+def test_a_failure_halfway_leaves_nothing_defined(fresh: dict[str, Any]) -> None:
+    text, target, defined = fresh["halfway"]
+    assert text.startswith("target cpu: the dispatcher refuses an op (")
+    assert text.endswith("; start a new process")
+    assert "\n" not in text
+    assert (target, defined) == (None, False)
+
+
+def test_other_npu_ops_in_the_process_do_not_disturb(fresh: dict[str, Any]) -> None:
+    assert fresh["beside"] == [2, 2]
+
+
+def test_the_facade_has_the_ops_and_says_what_it_has(npu: TorchNpu) -> None:
+    expected = [
+        "npu_rms_norm",
+        "npu_add_rms_norm",
+        "npu_rotary_mul",
+        "npu_swiglu",
+        "npu_gelu",
+        "npu_fast_gelu",
+    ]
+    assert list(FACADE_OPS) == [*expected, "_npu_dtype_cast"]
+    assert all(getattr(npu, name) is getattr(torch.ops.npu, name) for name in FACADE_OPS)
+    assert npu.npu.is_available() is False
+    assert dir(npu) == sorted(["npu", *FACADE_OPS])
+    with pytest.raises(
+        AttributeError, match=r"has no 'npu_geglu'; it has npu and npu_rms_norm, .*npu_swiglu"
+    ):
+        _ = npu.npu_geglu
+
+
+def test_torch_npu_stands_in_only_inside_the_with(npu: TorchNpu) -> None:
+    assert "torch_npu" not in sys.modules
+    assert not hasattr(torch, "npu")
+    with standing_in(npu) as module:
+        imported = importlib.import_module("torch_npu")
+        assert imported is module
+        assert imported.npu_rms_norm is torch.ops.npu.npu_rms_norm
+        assert imported.npu.is_available() is True
+        assert torch.npu.is_available() is True  # type: ignore[attr-defined]
+        assert importlib.util.find_spec("torch_npu") is module.__spec__
+        with pytest.raises(AttributeError, match="npu_geglu"):
+            _ = imported.npu_geglu
+    assert "torch_npu" not in sys.modules
+    assert not hasattr(torch, "npu")
+    assert imported.npu_swiglu(torch.zeros(2, 4)).shape == (2, 2)  # a file that was imported keeps it
+
+
+def test_what_was_there_comes_back_also_after_an_error(
+    npu: TorchNpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, device = types.ModuleType("torch_npu"), object()
+    monkeypatch.setitem(sys.modules, "torch_npu", before)
+    monkeypatch.setattr(torch, "npu", device, raising=False)
+
+    def fail() -> None:
+        with standing_in(npu, available=False) as module:
+            assert sys.modules["torch_npu"] is module
+            assert torch.npu.is_available() is False  # type: ignore[attr-defined]
+            raise OSError("pattern file")
+
+    with pytest.raises(OSError, match="pattern file"):
+        fail()
+    assert sys.modules["torch_npu"] is before
+    assert torch.npu is device  # type: ignore[attr-defined]
+
+
+def test_the_module_has_a_spec_so_that_libraries_can_look_for_it(npu: TorchNpu) -> None:
+    module = torch_npu_module(npu, available=True)
+    assert module.__spec__ is not None
+    assert module.__spec__.name == "torch_npu"
+    assert module.__name__ == "torch_npu"
