@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "use_target": "fusionkit.npu.target",
     "load_subject": "fusionkit.subjects.load",
-    "capture": "fusionkit.capture.aot",
+    "capture_graphs": "fusionkit.capture.capturing",
     "hits": "fusionkit.match.hits",
-    "explain": "fusionkit.match.explain",
+    "explain": "fusionkit.match.missing",
     "compare_outputs": "fusionkit.numeric.compare",
     "load_profile": "fusionkit.profile.load",
     "diff_profiles": "fusionkit.profile.diff",

@@ -16,8 +16,9 @@ from fusionkit.capture.aot import CompilerFunction
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
 
-# Several models of one class in one process share code objects, and with them dynamo's recompile limit, past
-# which a frame silently runs eager. A capture must never meet it.
+# Several models of one class in one process share code objects, and with them two things that a capture must
+# not depend on: dynamo's recompile limit, past which a frame silently runs eager, and its guess that a size
+# or number that differed between two compiles is dynamic.
 _RECOMPILE_LIMIT = 256
 
 
@@ -40,7 +41,7 @@ def compile_and_run(
     """
     failed: list[str] = []
     before = Counter(counters["graph_break"])
-    with torch.set_grad_enabled(train), _limits():
+    with torch.set_grad_enabled(train), _isolated():
         try:
             flat_tensors(call_model(subject.model, subject))
         except (RuntimeError, TypeError, ValueError) as error:
@@ -76,9 +77,11 @@ def flat_tensors(value: Any) -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def _limits() -> Iterator[None]:
+def _isolated() -> Iterator[None]:
     with torch._dynamo.config.patch(
-        recompile_limit=_RECOMPILE_LIMIT, accumulated_recompile_limit=64 * _RECOMPILE_LIMIT
+        recompile_limit=_RECOMPILE_LIMIT,
+        accumulated_recompile_limit=64 * _RECOMPILE_LIMIT,
+        automatic_dynamic_shapes=False,
     ):
         yield
 

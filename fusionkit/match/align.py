@@ -77,7 +77,9 @@ class _Walk:
     def pair(self, p: torch.fx.Node, g: torch.fx.Node) -> None:
         """`p` stands for `g`: compare overload and operands, go on to both sides."""
         if p in self.found.pairs:
-            if self.found.pairs[p] is not g:
+            if self.found.pairs[p] in g.all_input_nodes:
+                self.differ("missing_node", p, g, f"{describe(p)} directly", f"{describe(g)} in between")
+            elif self.found.pairs[p] is not g:
                 self.differ("shared_node", p, g, f"one node, {self.found.pairs[p].name}", g.name)
             return
         self.found.pairs[p] = g
@@ -188,24 +190,33 @@ class _Walk:
             self.bridge_user(user, g, free)
 
     def bridge_user(self, user: torch.fx.Node, g: torch.fx.Node, free: list[torch.fx.Node]) -> None:
-        for other in free:
-            beyond = [node for node in other.users if packet(node) == packet(user)]
-            if beyond:
-                kind = "dtype_path" if is_cast(other) else "missing_node"
-                self.differ(kind, user, other, f"{describe(user)} directly", f"{describe(other)} in between")
-                self.pair(user, beyond[0])
-                return
-        for after in user.users:
-            same = [node for node in free if packet(node) == packet(after)]
-            if same:
-                kind = "dtype_path" if is_cast(user) else "missing_node"
-                self.differ(kind, user, g, describe(user), "absent")
-                self.pair(after, same[0])
-                return
+        steps = [self._skip_pattern_node, self._skip_graph_node]
+        if not is_cast(user):
+            steps.reverse()
+        if any(step(user, free) for step in steps):
+            return
         seen = ", ".join(describe(node) for node in free) or "no further user"
         twins = [node for node in free if is_cast(node) and is_cast(user)]
         kind = "decomposition" if twins else "missing_node"
         self.differ(kind, user, twins[0] if twins else g, describe(user), seen)
+
+    def _skip_graph_node(self, user: torch.fx.Node, free: list[torch.fx.Node]) -> bool:
+        """The graph has a node between the pair and the node that stands for `user`."""
+        for other in free:
+            beyond = [node for node in other.users if packet(node) == packet(user)]
+            if beyond:
+                self.pair(user, beyond[0])  # comparing its operands finds what lies in between
+                return True
+        return False
+
+    def _skip_pattern_node(self, user: torch.fx.Node, free: list[torch.fx.Node]) -> bool:
+        """The pattern has `user` where the graph goes on at once to what follows it."""
+        for after in user.users:
+            same = [node for node in free if packet(node) == packet(after)]
+            if same:
+                self.pair(after, same[0])  # comparing its operands finds what is absent
+                return True
+        return False
 
     def check_users(self) -> None:
         """Inner nodes that are used outside the pattern too."""

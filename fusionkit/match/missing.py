@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.explain import Explainer, SiteExplanation
 from fusionkit.match.hits import PatternHits, report_hits
-from fusionkit.match.matching import Matching
+from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.sites import FusedSite
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.hits import SiteMatch
-from fusionkit.subjects.sites import ExpectedCount
+from fusionkit.passes.trial import trial_groups
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.sites import ExpectedCount, expected_counts
 
 SCHEMA = "fusionkit.explain/1"
 
@@ -26,7 +32,7 @@ class ExplainReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
-        found: list[dict[str, Any]] = [_row(item) for item in (*self.hits.matches, *self.hits.fused)]
+        found = [_row(match) for match in self.hits.matches] + [_row(site) for site in self.hits.fused]
         sites = [*found, *(item.to_dict() for item in self.missed)]
         return {
             "schema": SCHEMA,
@@ -34,6 +40,25 @@ class ExplainReport:
             "answer": "sites" if sites else "no_such_primitive",
             "sites": sites,
         }
+
+
+def explain(subject: Subject, pattern: str | Path, *, window: str = "before-freezing") -> list[ExplainReport]:
+    """Compile `subject` with one pattern and explain every site that it misses.
+
+    `pattern`: a name of the kit's, or the path of a pattern file, which may hold several fusions (one report
+    each).
+    """
+    use_target(current_target() or "cpu")
+    path = Path(pattern)
+    names = tuple(trial_groups(path)) if path.suffix == ".py" else (str(pattern),)
+    config = CompilationConfig(
+        fusion_patterns=select_patterns(() if path.suffix == ".py" else names),
+        pattern_files=(str(path),) if path.suffix == ".py" else (),
+        window=window,
+    )
+    matching = matching_of(compile_subject(subject, config))
+    counts = expected_counts(subject)
+    return [explain_pattern(matching, name, counts) for name in names]
 
 
 def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:

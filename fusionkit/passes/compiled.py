@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fusionkit.capture.aot import aot_backend, decomposition_table
+from fusionkit.capture.capturing import capture_of
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig, flag_names
-from fusionkit.errors import MisuseError
-from fusionkit.npu.target import current_target
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
@@ -52,17 +51,8 @@ class Compiled:
 
     def capture(self, graphs: Sequence[CapturedGraph] | None = None) -> Capture:
         """These graphs (default: those before the patterns) as a capture, for a capsule."""
-        return Capture(
-            subject=self.subject.name,
-            target=current_target() or "none",
-            dtype=self.subject.dtype,
-            size=self.subject.size,
-            seed=self.subject.seed,
-            graphs=tuple(self.before if graphs is None else graphs),
-            breaks=self.outcome.breaks,
-            recompiles=self.outcome.recompiles,
-            decompositions=self.config.decompositions,
-        )
+        chosen = self.before if graphs is None else graphs
+        return capture_of(self.subject, chosen, self.outcome, self.config.decompositions)
 
 
 def compile_subject(
@@ -81,10 +71,9 @@ def compile_subject(
     session = CompileSession(config, groups, keep_inputs=keep_inputs)
     backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
     outcome = compile_and_run(subject, backend, train=train)
-    if not session.windows:
-        reasons = "; ".join(outcome.breaks) or "the compiler gave no reason"
-        raise MisuseError(f"subject {subject.name}: no graph was captured ({reasons})")
-    return Compiled(subject, config, groups, session, outcome)
+    compiled = Compiled(subject, config, groups, session, outcome)
+    compiled.capture(session.windows)  # complains when there is no graph
+    return compiled
 
 
 def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass]]:

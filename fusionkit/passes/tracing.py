@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.fx
+import torch.fx.traceback as fx_traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
 
@@ -17,21 +22,19 @@ TraceFunction = Callable[..., torch.fx.GraphModule]
 def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
     """A trace function for register_replacement that uses exactly `table`, also when it is empty.
 
-    torch's own `fwd_only` takes the table from a callable and, on some versions, an empty one becomes Inductor's default:
-    a pattern then holds prims that the model's graph does not have. Mutations are functionalised, as AOT
-    autograd does to the model. `sources` keeps the source line of every node, which takes longer.
+    torch's own `fwd_only` takes the table from a callable and, on some versions, an empty one becomes
+    Inductor's default: a pattern then holds prims that the model's graph does not have. Mutations are
+    functionalised, as AOT autograd does to the model. `sources` keeps the line of the pattern that made each
+    node, which takes longer.
     """
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
-        with torch.no_grad(), enable_python_dispatcher():
-            module = make_fx(fn, table, tracing_mode="real", record_stack_traces=sources)(*args)
+        recorded = _recording_lines() if sources else contextlib.nullcontext()
+        with torch.no_grad(), enable_python_dispatcher(), recorded:
+            module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
-                module = make_fx(
-                    dispatch_functionalize(fn, FunctionalTensorMode()),
-                    table,
-                    tracing_mode="real",
-                    record_stack_traces=sources,
-                )(*args)
+                functional = dispatch_functionalize(fn, FunctionalTensorMode())
+                module = make_fx(functional, table, tracing_mode="real")(*args)
         module.graph.eliminate_dead_code()
         module.recompile()
         return module
@@ -42,3 +45,29 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
 def _mutates(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
+
+
+@contextlib.contextmanager
+def _recording_lines() -> Iterator[None]:
+    with fx_traceback.preserve_node_meta(), _Lines():
+        yield
+
+
+class _Lines(TorchFunctionMode):
+    """Hands the line that called each torch function on to the nodes that the call makes."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        frame = _calling_frame(sys._getframe(1))
+        if frame is not None:
+            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
+            fx_traceback.set_stack_trace([place])
+        return func(*args, **(kwargs or {}))
+
+
+def _calling_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame outside torch."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
+        frame = frame.f_back
+    return frame

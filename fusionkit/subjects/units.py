@@ -75,10 +75,10 @@ def _holder(site: ExpectedSite, modules: Mapping[str, nn.Module]) -> str:
 def _holds(module: nn.Module, source: str) -> bool:
     code = getattr(type(module).forward, "__code__", None)
     name, _, line = source.rpartition(":")
-    if code is None or not code.co_filename.endswith(name):
+    if code is None or not str(code.co_filename).endswith(name):
         return False
     lines = [number for _, _, number in code.co_lines() if number is not None]
-    return min(lines) <= int(line) <= max(lines)
+    return bool(lines) and min(lines) <= int(line) <= max(lines)
 
 
 def _inputs_of(

@@ -1,0 +1,61 @@
+"""The graphs of a subject in every window, untouched by any pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.fx
+
+from fusionkit.capture.aot import aot_backend
+from fusionkit.capture.compiling import CompileOutcome, compile_and_run
+from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey, copy_graph_module
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target
+from fusionkit.subjects.build import Subject
+
+
+class _Collector:
+    """Keeps a copy of every graph in every window."""
+
+    def __init__(self) -> None:
+        self.graphs: list[CapturedGraph] = []
+
+    def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
+        self.graphs.append(CapturedGraph(key, window, copy_graph_module(module)))
+
+    def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
+        """Inputs are not kept."""
+
+
+def capture_graphs(
+    subject: Subject, *, decompositions: str = "none", freezing: bool = False, train: bool = False
+) -> Capture:
+    """Compile `subject` without patterns and return its graphs, before freezing and, if asked, after it.
+
+    `train` captures forward and backward. Raises MisuseError when no graph was captured.
+    """
+    collector = _Collector()
+    backend = aot_backend(collector, decompositions=decompositions, freezing=freezing)
+    outcome = compile_and_run(subject, backend, train=train)
+    return capture_of(subject, collector.graphs, outcome, decompositions)
+
+
+def capture_of(
+    subject: Subject, graphs: Sequence[CapturedGraph], outcome: CompileOutcome, decompositions: str
+) -> Capture:
+    """Graphs of a compile with what is known of it. Raises MisuseError when there are none."""
+    if not graphs:
+        reasons = "; ".join(outcome.breaks) or "the compiler gave no reason"
+        raise MisuseError(f"subject {subject.name}: no graph was captured ({reasons})")
+    return Capture(
+        subject=subject.name,
+        target=current_target() or "none",
+        dtype=subject.dtype,
+        size=subject.size,
+        seed=subject.seed,
+        graphs=tuple(graphs),
+        breaks=outcome.breaks,
+        recompiles=outcome.recompiles,
+        decompositions=decompositions,
+    )

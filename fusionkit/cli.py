@@ -1,0 +1,86 @@
+"""The `fusionkit` command: a table of commands, one line per error, and the exit codes.
+
+0 pass; 1 a gate failed, or nothing was compared; 2 misuse; 3 the run itself broke; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import fusionkit
+from fusionkit.commands import capture, evidence, kernels, lab, match, numeric, run
+from fusionkit.commands.command import Command
+from fusionkit.errors import FusionKitError, RunBrokenError
+
+COMMANDS: tuple[Command, ...] = (
+    run.RUN,
+    evidence.VERIFY,
+    evidence.STATUS,
+    capture.CAPTURE,
+    match.HITS,
+    match.EXPLAIN,
+    numeric.NUMERIC,
+    kernels.KERNELS,
+    lab.DOCTOR,
+    lab.LAB,
+)
+
+_EXIT_CODES = "exit codes: 0 pass; 1 a gate failed, or nothing was compared; 2 misuse; 3 the run itself broke"
+
+
+class _Parser(argparse.ArgumentParser):
+    """ArgumentParser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser with all commands of the table."""
+    parser = _Parser(prog="fusionkit", description=fusionkit.__doc__, epilog=_EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"fusionkit {fusionkit.__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary,
+            epilog=f"example: {command.example}",
+            allow_abbrev=False,
+        )
+        command.configure(subparser)
+        subparser.set_defaults(execute=command.execute)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = make_parser().parse_args(words)
+    arguments.argv = words
+    code = 0
+    try:
+        code = int(arguments.execute(arguments))
+        sys.stdout.flush()
+    except FusionKitError as error:
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:  # the reader has gone: what was found still counts
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _complain(f"{error.filename or ''}: {error.strerror or error}", RunBrokenError.exit_code)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    return code
+
+
+def _complain(what: str, code: int) -> int:
+    sys.stderr.write(f"fusionkit: {' '.join(what.split())}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""fusionkit kernels: read, compare and judge kernel_details.csv files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.subject import told
+from fusionkit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fusionkit.profile.records import Profile
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="load|diff|copies|hit")
+    load = actions.add_parser("load", help="read a profile and sum it up by kernel type")
+    load.add_argument(
+        "profile", type=Path, metavar="PROFILE", help="kernel_details.csv, or a folder above it"
+    )
+    diff = actions.add_parser("diff", help="compare two profiles kernel by kernel")
+    diff.add_argument("baseline", type=Path, metavar="BASELINE")
+    diff.add_argument("candidate", type=Path, metavar="CANDIDATE")
+    copies = actions.add_parser("copies", help="count copies and their neighbours")
+    copies.add_argument("profile", type=Path, metavar="PROFILE")
+    copies.add_argument("--baseline", type=Path, metavar="PROFILE", help="what the copies are held against")
+    hit = actions.add_parser("hit", help="count one fused kernel against the expected sites")
+    hit.add_argument("profile", type=Path, metavar="PROFILE")
+    hit.add_argument(
+        "--kernel", required=True, metavar="NAME", help="a pattern name such as rms_norm, or a kernel type"
+    )
+    hit.add_argument("--expected", type=int, metavar="N", help="how many sites there are")
+    hit.add_argument("--baseline", type=Path, metavar="PROFILE", help="a profile that must have none")
+    for action in (load, diff, copies, hit):
+        action.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _kernels(arguments: argparse.Namespace) -> int:
+    return {"load": _load, "diff": _diff, "copies": _copies, "hit": _hit}[arguments.action](arguments)
+
+
+def _read(path: Path | None) -> Profile | None:
+    from fusionkit.profile.load import load_profile
+
+    return None if path is None else load_profile(path)
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    from fusionkit.profile.load import load_profile
+
+    value = load_profile(arguments.profile).to_dict()
+    if arguments.json:
+        write_result(value)
+    else:
+        for name, entry in sorted(value["by_type"].items(), key=lambda item: -item[1]["us"]):
+            write_line(f"{entry['count']:>7}  {entry['us']:>14.2f} us  {name}")
+        write_line(
+            f"{value['rows']} rows, {value['total_us']:.2f} us, {len(value['problems'])} unreadable rows"
+        )
+        for problem in value["problems"]:
+            write_line(f"line {problem['line']}: {problem['what']}")
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from fusionkit.profile.diff import diff_profiles
+    from fusionkit.profile.load import load_profile
+
+    value = diff_profiles(load_profile(arguments.baseline), load_profile(arguments.candidate)).to_dict()
+    if arguments.json:
+        write_result(value)
+    else:
+        for row in value["kernels"]:
+            counts = f"{row['baseline_count']:>6} -> {row['candidate_count']:<6}"
+            write_line(f"{counts}  {row['candidate_us'] - row['baseline_us']:>+14.2f} us  {row['key']}")
+        write_line(f"{value['baseline_us']:.2f} us -> {value['candidate_us']:.2f} us")
+        write_line(
+            f"vanished: {', '.join(value['vanished']) or 'none'}; new: {', '.join(value['new']) or 'none'}"
+        )
+    return 0
+
+
+def _copies(arguments: argparse.Namespace) -> int:
+    from fusionkit.profile.copies import analyze_copies
+    from fusionkit.profile.load import load_profile
+
+    report = analyze_copies(load_profile(arguments.profile), _read(arguments.baseline))
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        for pair in report.pairs:
+            write_line(
+                f"{pair.count:>6}  {pair.us:>12.2f} us  {told(pair.previous)} -> {pair.copy} -> {told(pair.next)}"
+            )
+        write_line(f"{report.verdict}: {report.reason}")
+    return _exit_code(report.verdict)
+
+
+def _hit(arguments: argparse.Namespace) -> int:
+    from fusionkit.profile.hit import check_kernel_hit
+    from fusionkit.profile.load import load_profile
+
+    result = check_kernel_hit(
+        load_profile(arguments.profile), arguments.kernel, arguments.expected, _read(arguments.baseline)
+    )
+    value: dict[str, Any] = result.to_dict()
+    if arguments.json:
+        write_result(value)
+    else:
+        write_line(f"{result.verdict}: {result.reason}")
+    return _exit_code(result.verdict)
+
+
+def _exit_code(verdict: Verdict) -> int:
+    """Nothing compared is no pass."""
+    return 0 if verdict is Verdict.PASS else 1
+
+
+KERNELS = Command(
+    "kernels",
+    "read, compare and judge kernel profiles (kernel_details.csv)",
+    "fusionkit kernels diff eager/kernel_details.csv compiled/kernel_details.csv",
+    _configure,
+    _kernels,
+)

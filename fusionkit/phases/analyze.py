@@ -1,0 +1,227 @@
+"""Phase 1: where the primitives are, where their parameters come from, and which fusions are worth a try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.capsule import graph_text, write_capsule
+from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
+from fusionkit.config import WINDOWS, pattern_names, select_patterns
+from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.records import PhaseRecord
+from fusionkit.passes.compiled import Compiled, pattern_groups
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.session import match_pass_for
+from fusionkit.phases.study import Study
+from fusionkit.profile.benefit import BenefitKind
+from fusionkit.store import write_text
+from fusionkit.subjects.fragments import SourceFragment, source_fragments
+from fusionkit.verdict import Verdict
+
+# Fusion -> the kind of benefit to look for, and why. Phase 6 holds this against what the kernels show.
+FORECASTS: dict[str, tuple[BenefitKind, str]] = {
+    "rms_norm": ("fewer kernels", "a chain of 6 to 8 small kernels becomes one"),
+    "rope": ("fewer kernels", "slices, negation, concatenation and two products become one kernel"),
+    "swiglu": ("fewer kernels", "activation and product become one kernel, two matmuls one"),
+    "ada_layer_norm": ("fewer kernels", "norm, scale and shift become one kernel"),
+    "gelu": ("none", "one kernel takes the place of one: a choice of implementation, no kernel is saved"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of the candidate table: is the fusion worth a try here, with what, and what should come of it."""
+
+    pattern: str
+    sites: int | None
+    decision: str
+    reuse: str
+    forecast: str
+    path: str
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """One table row."""
+        return {
+            "pattern": self.pattern,
+            "sites": "not counted" if self.sites is None else self.sites,
+            "decision": self.decision,
+            "reuse": self.reuse,
+            "expected benefit": self.forecast,
+            "path forecast": self.path,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What phase 1 found."""
+
+    study: Study
+    compiled: Compiled
+    fragments: tuple[SourceFragment, ...]
+    parameters: tuple[dict[str, Any], ...]
+    candidates: tuple[Candidate, ...]
+    gates: tuple[Gate, ...]
+
+    def graph_rows(self) -> list[dict[str, Any]]:
+        """One row per captured graph and window."""
+        return [
+            {
+                "graph": graph.key.index,
+                "kind": graph.key.kind,
+                "window": graph.window,
+                "nodes": len(graph.nodes),
+                "placeholders": len(graph.module.graph.find_nodes(op="placeholder")),
+                "get_attr": len(graph.module.graph.find_nodes(op="get_attr")),
+            }
+            for graph in self.compiled.session.windows
+        ]
+
+    def write(self) -> PhaseRecord:
+        """Write the graphs of both windows as text, the capsule, and the evidence."""
+        artifacts = []
+        for graph in self.compiled.session.windows:
+            name = f"artifacts/01_graph{graph.key.index}_{graph.window}.txt"
+            write_text(self.study.run_dir / name, graph_text(graph))
+            artifacts.append({"path": name, "kind": "graph"})
+        capture = self.compiled.capture(self.compiled.session.windows)
+        write_capsule(capture, self.study.run_dir / "artifacts/01_windows.capsule.json")
+        artifacts.append({"path": "artifacts/01_windows.capsule.json", "kind": "capsule"})
+        return self.study.write(1, "01_analyze_model", self.gates, artifacts=artifacts)
+
+
+def analyze(study: Study, api_stage: str = "") -> Analysis:
+    """Capture both windows, take the primitives' source, place their parameters, judge the candidates.
+
+    `api_stage`: what became of the API stage that precedes compile work; needed on an NPU.
+    """
+    compiled = study.compile_plain(freezing=True)
+    counted = [name for name, count in study.counts.items() if count.expected]
+    fragments = tuple(item for name in counted for item in source_fragments(study.model, name))
+    matches = {graph.window: _try_all(study, graph) for graph in compiled.session.windows}
+    graphs = [graph for graph in compiled.session.windows if graph.window == study.window]
+    candidates = tuple(
+        _candidate(study, name, matches.get(study.window, ()), graphs) for name in pattern_names()
+    )
+    return Analysis(
+        study=study,
+        compiled=compiled,
+        fragments=fragments,
+        parameters=tuple(_parameter_rows(compiled, matches)),
+        candidates=candidates,
+        gates=(
+            _captured(compiled),
+            _counted(candidates),
+            _complete(candidates, fragments, counted),
+            _api_stage(study, api_stage),
+        ),
+    )
+
+
+def _try_all(study: Study, graph: CapturedGraph) -> tuple[SiteMatch, ...]:
+    """Which sites the existing patterns find in a graph, on a copy, without touching the compile."""
+    groups = pattern_groups(study.config(select_patterns(pattern_names())))
+    return match_pass_for(groups, study.decompositions).apply(
+        copy_graph_module(graph.module), graph.key.index
+    )
+
+
+def _parameter_rows(compiled: Compiled, matches: dict[str, tuple[SiteMatch, ...]]) -> list[dict[str, Any]]:
+    """Node kind of every pattern argument in every window: placeholder, get_attr, or computed in the graph."""
+    kinds: dict[tuple[str, str], dict[str, str]] = {}
+    for graph in compiled.session.windows:
+        nodes = {node.name: node for node in graph.nodes}
+        for match in matches[graph.window]:
+            for argument, value in match.arguments.items():
+                kind = _kind(nodes[value["node"]]) if isinstance(value, dict) else f"literal {value:g}"
+                seen = kinds.setdefault((match.pattern, argument), {})
+                seen[graph.window] = kind if seen.get(graph.window, kind) == kind else "varies"
+    return [
+        {"pattern": pattern, "argument": argument}
+        | {window: places.get(window, "no match here") for window in WINDOWS}
+        for (pattern, argument), places in kinds.items()
+    ]
+
+
+def _kind(node: torch.fx.Node) -> str:
+    return "computed" if node.op == "call_function" else node.op
+
+
+def _candidate(
+    study: Study, name: str, matches: Sequence[SiteMatch], graphs: Sequence[CapturedGraph]
+) -> Candidate:
+    count = study.counts.get(name)
+    sites = None if count is None else count.expected
+    kind, why = FORECASTS[name]
+    found = [match for match in matches if match.pattern == name]
+    forecast = f"{kind}: {why}"
+    if not sites:
+        reason = (
+            "no independent counter for this model" if sites is None else "no such primitive in this model"
+        )
+        return Candidate(name, sites, "rejected", "-", "-", "-", reason)
+    if name not in study.patterns:
+        return Candidate(name, sites, "deferred", "-", forecast, "-", "not among the patterns of this run")
+    if len(found) == sites:
+        reuse = "the pattern under trial" if name == study.trial else "existing pattern"
+        reason = f"matches {len(found)} of {sites} sites"
+    else:
+        reuse, reason = "existing pattern misses", f"matches {len(found)} of {sites} sites; see phase 5"
+    return Candidate(name, sites, "go", reuse, forecast, path_for(found, graphs), reason)
+
+
+def path_for(matches: Sequence[SiteMatch], graphs: Sequence[CapturedGraph]) -> str:
+    """The path rule: GraphPatternEntry only where a size inside the matched chain is symbolic."""
+    inside = {(match.graph_index, name) for match in matches for name in match.nodes}
+    nodes = [node for graph in graphs for node in graph.nodes if (graph.key.index, node.name) in inside]
+    sizes = [operand for node in nodes for operand in node.all_input_nodes]
+    dynamic = any(isinstance(operand.meta.get("val"), torch.SymInt) for operand in sizes)
+    return "GraphPatternEntry" if dynamic else "register_replacement"
+
+
+def _captured(compiled: Compiled) -> Gate:
+    breaks, again = compiled.outcome.breaks, compiled.outcome.recompiles
+    graphs = len(compiled.before)
+    if breaks or again:
+        return Gate(
+            "captured", Verdict.INCONCLUSIVE, f"{graphs} graphs; breaks: {breaks}; recompiles: {again}"
+        )
+    return Gate("captured", Verdict.PASS, f"{graphs} graph(s), no break, no recompile")
+
+
+def _counted(candidates: Sequence[Candidate]) -> Gate:
+    total = sum(item.sites or 0 for item in candidates)
+    if not total:
+        return Gate(
+            "sites counted", Verdict.INCONCLUSIVE, "no primitive of the kit's counters occurs in this model"
+        )
+    told = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
+    return Gate("sites counted", Verdict.PASS, told)
+
+
+def _complete(
+    candidates: Sequence[Candidate], fragments: Sequence[SourceFragment], counted: Sequence[str]
+) -> Gate:
+    without = [name for name in counted if not any(f.primitive == name and f.text for f in fragments)]
+    if without:
+        return Gate("source found", Verdict.INCONCLUSIVE, f"no source text for {', '.join(without)}")
+    if not counted:
+        return Gate("source found", Verdict.INCONCLUSIVE, "nothing to look for")
+    rejected = ", ".join(item.pattern for item in candidates if item.decision != "go") or "none"
+    return Gate("source found", Verdict.PASS, f"every counted primitive; not pursued: {rejected}")
+
+
+def _api_stage(study: Study, said: str) -> Gate:
+    if said:
+        return Gate("API stage", Verdict.PASS, said)
+    if study.target == "npu":
+        return Gate("API stage", Verdict.INCONCLUSIVE, "say in `api_stage` whether the API stage was passed")
+    return Gate(
+        "API stage", Verdict.PASS, f"does not apply: target {study.target} has no NPU runtime to inject into"
+    )

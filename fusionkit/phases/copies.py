@@ -1,0 +1,89 @@
+"""Phase 7: copies before and after, the neighbours of each copy, and the schemes A, B, C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.records import PhaseRecord
+from fusionkit.phases.integrate import COMPILED_PROFILE, CPU_NOTE, EAGER_PROFILE
+from fusionkit.phases.study import Study
+from fusionkit.profile.copies import CopyReport, analyze_copies
+from fusionkit.profile.load import load_profile
+from fusionkit.store import read_json, write_json
+from fusionkit.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStudy:
+    """What phase 7 found; `report` is None where phase 6 left no profiles, or failed."""
+
+    study: Study
+    report: CopyReport | None
+    gates: tuple[Gate, ...]
+
+    def kind_rows(self) -> list[dict[str, Any]]:
+        """One row per kind of copy, before and after."""
+        return [
+            {"kind": kind.kind, "eager": kind.baseline_count, "compiled": kind.count}
+            for kind in (self.report.kinds if self.report else ())
+        ]
+
+    def pair_rows(self) -> list[dict[str, Any]]:
+        """One row per copy and its neighbours, in the compiled run."""
+        return [
+            {"previous": pair.previous, "copy": pair.copy, "next": pair.next, "count": pair.count}
+            for pair in (self.report.pairs if self.report else ())
+        ]
+
+    def scheme_rows(self) -> list[dict[str, Any]]:
+        """Schemes A, B, C: do they apply here, and why."""
+        return [
+            {
+                "scheme": item.scheme,
+                "what": item.title,
+                "when": item.applicability,
+                "applies": {True: "yes", False: "no", None: "cannot be told"}[item.applies],
+                "why": item.why,
+            }
+            for item in (self.report.schemes if self.report else ())
+        ]
+
+    def write(self) -> PhaseRecord:
+        """Write the copy report and the evidence."""
+        artifacts = []
+        if self.report is not None:
+            path = "artifacts/07_copies.json"
+            write_json(self.study.run_dir / path, _without_times(self.report.to_dict()))
+            artifacts.append({"path": path, "kind": "copies"})
+        return self.study.write(7, "07_reduce_copies", self.gates, artifacts=artifacts)
+
+
+def reduce_copies(study: Study) -> CopyStudy:
+    """Compare the copies of phase 6's two profiles; not run after a failed phase 6."""
+    phase6 = study.run_dir / "phases" / "06.json"
+    if not phase6.is_file():
+        return CopyStudy(
+            study, None, (Gate("copies", Verdict.INCONCLUSIVE, "phase 6 was not run in this folder"),)
+        )
+    before = read_json(phase6)
+    if before["verdict"] == str(Verdict.FAIL):
+        return CopyStudy(study, None, (Gate("copies", Verdict.INCONCLUSIVE, "not run: phase 6 failed"),))
+    missed = sum((entry["expected_sites"] or 0) - entry["hits"] for entry in before["hits"].values())
+    report = analyze_copies(
+        load_profile(study.run_dir / COMPILED_PROFILE),
+        load_profile(study.run_dir / EAGER_PROFILE),
+        missed_sites=missed,
+    )
+    note = f" {CPU_NOTE}" if study.target == "cpu" else ""
+    return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
+
+
+def _without_times(value: Any) -> Any:
+    """Counts stay, durations go: they are in the profiles, and differ from run to run."""
+    if isinstance(value, dict):
+        return {key: _without_times(item) for key, item in value.items() if not key.endswith("us")}
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    return value

@@ -1,0 +1,253 @@
+"""Phase 6: hits, then kernels, then numbers; a later layer is not run when an earlier one fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusionkit.capture.aot import aot_backend
+from fusionkit.capture.compiling import call_model
+from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.hits_artifact import claim_hits, write_hits
+from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
+from fusionkit.evidence.records import PhaseRecord
+from fusionkit.match.hits import HitReport, report_hits
+from fusionkit.match.matching import matching_of
+from fusionkit.match.ops import FORM_OPS, packet
+from fusionkit.match.replay import ReplayReport, replay_hits
+from fusionkit.match.whole_model import ModelComparison, compare_model, visible_scale
+from fusionkit.numeric.sensitivity import Sensitivity
+from fusionkit.passes.compiled import Compiled, compile_subject, pattern_groups
+from fusionkit.passes.session import CompileSession
+from fusionkit.phases.analyze import FORECASTS
+from fusionkit.phases.study import Study
+from fusionkit.phases.unit import compared_outputs
+from fusionkit.profile.benefit import observed_benefit
+from fusionkit.profile.collect import collect_cpu_profile
+from fusionkit.profile.diff import ProfileDiff, diff_profiles
+from fusionkit.profile.hit import check_kernel_hit
+from fusionkit.profile.records import Profile
+from fusionkit.verdict import Verdict, combine
+
+EAGER_PROFILE = "artifacts/06_eager/kernel_details.csv"
+COMPILED_PROFILE = "artifacts/06_compiled/kernel_details.csv"
+CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
+
+
+@dataclass(frozen=True, slots=True)
+class Integration:
+    """What phase 6 found, layer by layer; a layer that was not run is None."""
+
+    study: Study
+    compiled: Compiled
+    report: HitReport
+    diff: ProfileDiff | None
+    replays: ReplayReport | None
+    whole: tuple[ModelComparison, ...]
+    sensitivity: Sensitivity | None
+    benefit: str
+    gates: tuple[Gate, ...]
+
+    def hit_rows(self) -> list[dict[str, Any]]:
+        """Layer 1: one row per pattern."""
+        return [
+            {
+                "pattern": name,
+                "hits": len(entry.hits),
+                "expected sites": entry.to_dict()["expected_sites"],
+                "already fused": len(entry.fused),
+                "skipped": len(entry.skipped),
+                "verdict": str(entry.verdict),
+                "reason": entry.reason,
+            }
+            for name, entry in self.report.patterns.items()
+        ]
+
+    def kernel_rows(self) -> list[dict[str, Any]]:
+        """Layer 2: kernels whose count differs between eager and compiled."""
+        if self.diff is None:
+            return []
+        return [
+            {"kernel": item.key, "eager": item.baseline_count, "compiled": item.candidate_count}
+            for item in self.diff.kernels
+            if item.baseline_count != item.candidate_count
+        ]
+
+    def replay_rows(self) -> list[dict[str, Any]]:
+        """Layer 3: one row per site."""
+        return [
+            {
+                "pattern": match.pattern,
+                "module": match.module,
+                "anchor": match.anchor,
+                "verdict": str(replay.verdict),
+                "reason": replay.reason,
+            }
+            for match, replay in (self.replays.sites if self.replays else ())
+        ]
+
+    def model_rows(self) -> list[dict[str, Any]]:
+        """Layer 3: the whole model, gated in float32, reported in the working dtype."""
+        return [
+            {
+                "dtype": item.dtype,
+                "role": "gate" if item.dtype == "float32" else "report",
+                "verdict": str(item.verdict),
+                "reason": item.reason,
+            }
+            for item in self.whole
+        ]
+
+    def sensitivity_rows(self) -> list[dict[str, Any]]:
+        """How large a scale defect in every fused op must be for the whole-model gate to see it."""
+        if self.sensitivity is None:
+            return []
+        return [
+            {"scale": row.scale, "verdict": str(row.verdict), "reason": row.reason}
+            for row in self.sensitivity.rows
+        ]
+
+    def write(self) -> PhaseRecord:
+        """Write hits, profiles, compared outputs and the evidence."""
+        artifacts = write_hits(self.study.run_dir, "06_hits", self.compiled, self.report)
+        if self.diff is not None:
+            artifacts += [{"path": path, "kind": "kernels"} for path in (EAGER_PROFILE, COMPILED_PROFILE)]
+        numeric: dict[str, Any] = {}
+        compared = compared_outputs([replay for _, replay in self.replays.sites]) if self.replays else {}
+        for item in self.whole:
+            for index, tensors in enumerate(zip(item.expected, item.actual, item.reference, strict=True)):
+                compared[f"model/{item.dtype}/{index}"] = ComparedOutput(*tensors)
+        if compared:
+            artifact, numeric = write_compared(self.study.run_dir, "06_sites", compared)
+            artifacts.append(artifact)
+        return self.study.write(
+            6,
+            "06_verify_integration",
+            self.gates,
+            hits=claim_hits(self.report),
+            numeric=numeric,
+            benefit=self.benefit,
+            artifacts=artifacts,
+        )
+
+
+def integrate(study: Study) -> Integration:
+    """Run the three layers in order on the whole model."""
+    compiled = study.compile(keep_inputs=True)
+    report = report_hits(matching_of(compiled), study.counts, asserted=study.asserted)
+    gates = [_hits_gate(report)]
+    if gates[0].verdict is Verdict.FAIL:
+        return Integration(
+            study, compiled, report, None, None, (), None, "rolled back: not every site is hit", tuple(gates)
+        )
+    diff = diff_profiles(*_profiles(study))
+    gates.append(_kernel_gate(compiled, report, diff))
+    benefit = _benefit(study, diff)
+    if gates[1].verdict is Verdict.FAIL:
+        return Integration(study, compiled, report, diff, None, (), None, benefit, tuple(gates))
+    replays = replay_hits(compiled, seed=study.model.seed)
+    gates.append(Gate("numbers per site", replays.verdict, replays.reason))
+    whole = _whole_model(study, compiled)
+    gates.append(_model_gate(whole))
+    gates.append(_forecast_gate(study, report, diff))
+    sensitivity = visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None
+    return Integration(study, compiled, report, diff, replays, whole, sensitivity, benefit, tuple(gates))
+
+
+def _profiles(study: Study) -> tuple[Profile, Profile]:
+    """One step eager and one compiled, as kernel_details.csv."""
+    model, subject = study.model.model, study.model
+    session = CompileSession(study.config(), pattern_groups(study.config()))
+    compiled = torch.compile(
+        model,
+        backend=aot_backend(session, decompositions=study.decompositions, freezing=study.config().freezes),
+    )
+    with torch.no_grad():
+        eager_profile = collect_cpu_profile(
+            lambda: call_model(model, subject), path=study.run_dir / EAGER_PROFILE, warmup=1
+        )
+        compiled_profile = collect_cpu_profile(
+            lambda: call_model(compiled, subject), path=study.run_dir / COMPILED_PROFILE, warmup=1
+        )
+    return eager_profile, compiled_profile
+
+
+def _whole_model(study: Study, compiled: Compiled) -> tuple[ModelComparison, ...]:
+    own = compare_model(compiled)
+    if study.model.dtype == "float32":
+        return (own,)
+    twin = compile_subject(study.reload("float32"), study.config())
+    return own, compare_model(twin)
+
+
+def _hits_gate(report: HitReport) -> Gate:
+    verdict = combine(entry.verdict for entry in report.patterns.values())
+    told = "; ".join(
+        f"{name}: {entry.reason}" for name, entry in report.patterns.items() if entry.verdict is verdict
+    )
+    return Gate("hits", verdict, told or "no fusion takes part in this run")
+
+
+def _kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:
+    """The fused kernel appears as often as it hit, not in eager; each op it replaced is run less often."""
+    problems = []
+    told = []
+    for name, entry in report.patterns.items():
+        if not entry.hits:
+            continue
+        hit = check_kernel_hit(diff.candidate, name, expected=len(entry.hits), baseline=diff.baseline)
+        told.append(f"{name} {hit.count}")
+        if hit.verdict is not Verdict.PASS:
+            problems.append(f"{name}: {hit.reason}")
+        problems += [f"{name}: {what}" for what in _not_vanished(compiled, entry.hits, diff)]
+    if problems:
+        return Gate("kernels", Verdict.FAIL, "; ".join(problems))
+    if not told:
+        return Gate("kernels", Verdict.INCONCLUSIVE, "no hit, so no kernel to look for")
+    return Gate(
+        "kernels", Verdict.PASS, f"fused kernels {', '.join(told)}, none in eager; the originals vanished"
+    )
+
+
+def _not_vanished(compiled: Compiled, hits: Sequence[Any], diff: ProfileDiff) -> list[str]:
+    """Telling ops of the matched chains that the compiled run still calls as often as before."""
+    nodes = {(graph.key.index, node.name): node for graph in compiled.before for node in graph.nodes}
+    replaced = Counter(packet(nodes[(hit.graph_index, name)]) for hit in hits for name in hit.nodes)
+    problems = []
+    for op, count in replaced.items():
+        if op in FORM_OPS or not op.startswith("aten."):
+            continue
+        key = op.replace("aten.", "aten::")
+        rows = [item for item in diff.kernels if item.key == key]
+        if rows and rows[0].baseline_count - rows[0].candidate_count < min(count, rows[0].baseline_count):
+            problems.append(f"{key} runs {rows[0].candidate_count} times, {rows[0].baseline_count} in eager")
+    return problems
+
+
+def _model_gate(whole: Sequence[ModelComparison]) -> Gate:
+    gated = [item for item in whole if item.dtype == "float32"]
+    if not gated:
+        return Gate("whole model in float32", Verdict.INCONCLUSIVE, "no float32 run was made")
+    return Gate("whole model in float32", gated[0].verdict, gated[0].reason)
+
+
+def _forecast_gate(study: Study, report: HitReport, diff: ProfileDiff) -> Gate:
+    wanted = {
+        FORECASTS[name][0] for name, entry in report.patterns.items() if entry.hits and name in FORECASTS
+    }
+    seen = observed_benefit(diff)
+    expected = "fewer kernels" if "fewer kernels" in wanted else "none"
+    told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
+    verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
+    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if study.target == "cpu" else told)
+
+
+def _benefit(study: Study, diff: ProfileDiff) -> str:
+    seen = observed_benefit(diff)
+    if study.target == "cpu":
+        return f"not claimed: {seen.reason}. {CPU_NOTE}"
+    return f"{'adopt' if seen.kind != 'none' else 'roll back'}: {seen.reason}"

@@ -1,0 +1,145 @@
+"""One investigation: its parameters, and the steps that every phase begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fusionkit.config import CompilationConfig, FusionPatterns, pattern_names, select_patterns
+from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.match.hits import default_patterns
+from fusionkit.npu.target import use_target
+from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.passes.trial import trial_groups
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.load import load_subject
+from fusionkit.subjects.sites import ExpectedCount, expected_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The parameters of an investigation, as a notebook's parameter cell gives them.
+
+    `patterns`: the fusions that take part, chosen from those whose sites are counted where the cell names
+    none. `trial`: the fusion that `pattern_file` stands for, None without a file. `counts`: the independent
+    count of sites, in eager mode.
+    """
+
+    model: Subject
+    target: str
+    window: str
+    decompositions: str
+    patterns: tuple[str, ...]
+    pattern_file: Path | None
+    trial: str | None
+    asserted: Mapping[str, int | None]
+    counts: Mapping[str, ExpectedCount]
+    run_dir: Path
+
+    def config(self, flags: FusionPatterns | None = None, *, freezing: bool = False) -> CompilationConfig:
+        """The compile config of this investigation; `flags` replaces the chosen fusions."""
+        return CompilationConfig(
+            fusion_patterns=flags or select_patterns(tuple(n for n in self.patterns if n in pattern_names())),
+            pattern_files=() if self.pattern_file is None else (str(self.pattern_file),),
+            window=self.window,
+            decompositions=self.decompositions,
+            freezing=freezing,
+        )
+
+    def compile(self, *, keep_inputs: bool = False) -> Compiled:
+        """Compile the subject with the chosen fusions."""
+        return compile_subject(self.model, self.config(), keep_inputs=keep_inputs)
+
+    def compile_plain(self, *, freezing: bool = False) -> Compiled:
+        """Compile the subject with every fusion off."""
+        config = replace(self.config(select_patterns(()), freezing=freezing), pattern_files=())
+        return compile_subject(self.model, config)
+
+    def reload(self, dtype: str) -> Subject:
+        """The same subject, same seed, in another dtype."""
+        name = self.model.name
+        return load_subject(name, size=self.model.size, dtype=dtype, seed=self.model.seed)
+
+    def folder(self, name: str) -> Path:
+        """A folder of the run, made if absent."""
+        path = self.run_dir / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write(
+        self,
+        phase: int,
+        notebook: str,
+        gates: Sequence[Gate],
+        *,
+        hits: Mapping[str, Any] | None = None,
+        numeric: Mapping[str, Any] | None = None,
+        benefit: str = "",
+        artifacts: Sequence[Mapping[str, str]] = (),
+    ) -> PhaseRecord:
+        """Write a phase's evidence into the run folder and return the record."""
+        off = [name for name in pattern_names() if name not in self.patterns]
+        switch = "enable_* True by default" + (f"; not in this run: {', '.join(off)}" if off else "")
+        record = PhaseRecord(
+            phase=phase,
+            notebook=notebook,
+            subject=self.model.name,
+            target=self.target,
+            window=self.window,
+            dtype=self.model.dtype,
+            gates=tuple(gates),
+            hits=hits or {},
+            numeric=numeric or {},
+            benefit=benefit,
+            switch=switch,
+            artifacts=tuple(artifacts),
+        )
+        write_phase(self.run_dir, record)
+        return record
+
+
+def open_study(
+    *,
+    subject: str,
+    size: str = "tiny",
+    target: str = "cpu",
+    dtype: str = "bfloat16",
+    seed: int = 0,
+    window: str = "before-freezing",
+    decompositions: str = "none",
+    patterns: Sequence[str] = (),
+    pattern_file: str | None = None,
+    expected_sites: Mapping[str, int | None] | None = None,
+    run_dir: str = "evidence/interactive",
+) -> Study:
+    """Choose the target of this process, load the subject and count its sites.
+
+    `target` is taken first: libraries that look for an NPU at import must find what the target shows.
+    Raises MisuseError for anything unknown.
+    """
+    use_target(target)
+    model = load_subject(subject, size=size, dtype=dtype, seed=seed)
+    counts = expected_counts(model)
+    chosen = tuple(patterns) or default_patterns(counts)
+    select_patterns(chosen)
+    path = Path(pattern_file) if pattern_file else None
+    trials = [] if path is None else list(trial_groups(path))
+    if trials and trials[0] not in chosen:
+        chosen = (*chosen, trials[0])
+    folder = Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Study(
+        model=model,
+        target=target,
+        window=window,
+        decompositions=decompositions,
+        patterns=chosen,
+        pattern_file=path,
+        trial=trials[0] if trials else None,
+        asserted=dict(expected_sites or {}),
+        counts=counts,
+        run_dir=folder,
+    )

@@ -1,0 +1,77 @@
+# %% [markdown]
+# # Phase 1: where the primitives are
+#
+# The model is captured as torch.compile sees it, in both windows. Shown are the source of every counted primitive, where its
+# values come from in each window, and one row per candidate fusion: whether it is reused, what it should bring, and which path it takes.
+# A rejected candidate keeps its reason.
+
+# %% tags=["parameters"]
+subject: str = "flux"
+size: str = "tiny"
+target: str = "cpu"
+dtype: str = "bfloat16"
+seed: int = 0
+window: str = "before-freezing"
+decompositions: str = "none"
+patterns: list[str] = []
+pattern_file: str | None = None
+expected_sites: dict[str, int | None] = {
+    "rms_norm": None,
+    "rope": None,
+    "swiglu": None,
+    "ada_layer_norm": None,
+    "gelu": None,
+}
+api_stage: str = ""
+run_dir: str = "evidence/interactive"
+
+# %%
+from fusionkit.phases.analyze import analyze
+from fusionkit.phases.study import open_study
+from fusionkit.widgets import views
+
+study = open_study(
+    subject=subject,
+    size=size,
+    target=target,
+    dtype=dtype,
+    seed=seed,
+    window=window,
+    decompositions=decompositions,
+    patterns=patterns,
+    pattern_file=pattern_file,
+    expected_sites=expected_sites,
+    run_dir=run_dir,
+)
+
+# %% [markdown]
+# ## The graphs, window by window
+
+# %%
+analysis = analyze(study, api_stage)
+views.table(analysis.graph_rows(), "Graphs of the compile")
+
+# %% [markdown]
+# ## The primitives' own source
+
+# %%
+views.source(analysis.fragments)
+
+# %% [markdown]
+# ## Where the arguments of each pattern come from
+# A weight that is a placeholder in the window where the pattern runs is an argument of the pattern. A get_attr is a constant of the graph.
+
+# %%
+views.table(analysis.parameters, "Node behind each pattern argument, per window")
+
+# %% [markdown]
+# ## Candidates
+
+# %%
+views.table([row.to_dict() for row in analysis.candidates], "Candidate rows")
+
+# %%
+views.gates(analysis.gates)
+
+# %%
+views.outcome(analysis.write())

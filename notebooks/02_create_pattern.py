@@ -1,0 +1,63 @@
+# %% [markdown]
+# # Phase 2: create a pattern, or reuse one
+#
+# Existing patterns are tried first, on the model's own compile graph. Where one misses, a new file is drafted in this run's folder from the
+# nodes that stand in the graph. Nothing that exists is modified, and a gate proves it.
+
+# %% tags=["parameters"]
+subject: str = "flux"
+size: str = "tiny"
+target: str = "cpu"
+dtype: str = "bfloat16"
+seed: int = 0
+window: str = "before-freezing"
+decompositions: str = "none"
+patterns: list[str] = []
+pattern_file: str | None = None
+expected_sites: dict[str, int | None] = {
+    "rms_norm": None,
+    "rope": None,
+    "swiglu": None,
+    "ada_layer_norm": None,
+    "gelu": None,
+}
+run_dir: str = "evidence/interactive"
+
+# %%
+from fusionkit.phases.create import create
+from fusionkit.phases.study import open_study
+from fusionkit.widgets import views
+
+study = open_study(
+    subject=subject,
+    size=size,
+    target=target,
+    dtype=dtype,
+    seed=seed,
+    window=window,
+    decompositions=decompositions,
+    patterns=patterns,
+    pattern_file=pattern_file,
+    expected_sites=expected_sites,
+    run_dir=run_dir,
+)
+
+# %% [markdown]
+# ## Existing patterns, and the path by rule
+# register_replacement is the rule; GraphPatternEntry only where a size inside the chain is symbolic. A hand-written graph pass is no option.
+
+# %%
+creation = create(study)
+views.table(creation.rows, "Decision per fusion")
+
+# %% [markdown]
+# ## New files
+
+# %%
+views.texts(creation.file_rows(), "file", "text")
+
+# %%
+views.gates(creation.gates)
+
+# %%
+views.outcome(creation.write())

@@ -1,0 +1,70 @@
+# %% [markdown]
+# # Phase 3: the three registrations
+#
+# Export, registry entry and flag, as diffs for the kit's own layout and for MindIE-SD's. They are written only into the checkout that is
+# given as a parameter. Every name derives from one. A pattern that the matcher cannot reach stops the run here.
+
+# %% tags=["parameters"]
+subject: str = "flux"
+size: str = "tiny"
+target: str = "cpu"
+dtype: str = "bfloat16"
+seed: int = 0
+window: str = "before-freezing"
+decompositions: str = "none"
+patterns: list[str] = []
+pattern_file: str | None = None
+expected_sites: dict[str, int | None] = {
+    "rms_norm": None,
+    "rope": None,
+    "swiglu": None,
+    "ada_layer_norm": None,
+    "gelu": None,
+}
+checkout_dir: str | None = None
+old_name: str | None = None
+run_dir: str = "evidence/interactive"
+
+# %%
+from fusionkit.phases.register import register
+from fusionkit.phases.study import open_study
+from fusionkit.widgets import views
+
+study = open_study(
+    subject=subject,
+    size=size,
+    target=target,
+    dtype=dtype,
+    seed=seed,
+    window=window,
+    decompositions=decompositions,
+    patterns=patterns,
+    pattern_file=pattern_file,
+    expected_sites=expected_sites,
+    run_dir=run_dir,
+)
+
+# %%
+registration = register(study, checkout=checkout_dir, old_name=old_name)
+views.table(registration.name_rows(), "Names")
+
+# %% [markdown]
+# ## The diffs
+
+# %%
+views.text(registration.diff_text("fusionkit"), "fusionkit")
+
+# %%
+views.text(registration.diff_text("mindiesd"), "MindIE-SD (against empty files unless a checkout is given)")
+
+# %% [markdown]
+# ## Can the matcher reach them?
+
+# %%
+views.table(registration.rows, "Reachability")
+
+# %%
+views.gates(registration.gates)
+
+# %%
+views.outcome(registration.write())

@@ -1,0 +1,66 @@
+# %% [markdown]
+# # Phase 5: every site accounted for
+#
+# The sites were counted in eager mode, by hooks, without looking at a graph. Each one is now a hit, already fused by the library, skipped
+# with a reason, or a miss with cause and node. Anything else fails.
+
+# %% tags=["parameters"]
+subject: str = "flux"
+size: str = "tiny"
+target: str = "cpu"
+dtype: str = "bfloat16"
+seed: int = 0
+window: str = "before-freezing"
+decompositions: str = "none"
+patterns: list[str] = []
+pattern_file: str | None = None
+expected_sites: dict[str, int | None] = {
+    "rms_norm": None,
+    "rope": None,
+    "swiglu": None,
+    "ada_layer_norm": None,
+    "gelu": None,
+}
+run_dir: str = "evidence/interactive"
+
+# %%
+from fusionkit.phases.mismatch import debug_mismatch
+from fusionkit.phases.study import open_study
+from fusionkit.widgets import views
+from fusionkit.widgets.filter import site_explorer
+
+study = open_study(
+    subject=subject,
+    size=size,
+    target=target,
+    dtype=dtype,
+    seed=seed,
+    window=window,
+    decompositions=decompositions,
+    patterns=patterns,
+    pattern_file=pattern_file,
+    expected_sites=expected_sites,
+    run_dir=run_dir,
+)
+
+# %% [markdown]
+# ## Sites
+
+# %%
+mismatch = debug_mismatch(study)
+site_explorer(mismatch.site_rows())
+
+# %%
+views.table(mismatch.site_rows(), "All sites")
+
+# %% [markdown]
+# ## Why the misses miss
+
+# %%
+views.table(mismatch.cause_rows(), "Causes")
+
+# %%
+views.gates(mismatch.gates)
+
+# %%
+views.outcome(mismatch.write())

@@ -1,0 +1,68 @@
+# %% [markdown]
+# # Phase 7: copies
+#
+# Copies in the compiled run against the eager one, from the two profiles of phase 6; what stands before and behind each copy; and which of
+# the schemes A (repair the matches), B (mixed mode), C (static shapes, graph replay) applies.
+
+# %% tags=["parameters"]
+subject: str = "flux"
+size: str = "tiny"
+target: str = "cpu"
+dtype: str = "bfloat16"
+seed: int = 0
+window: str = "before-freezing"
+decompositions: str = "none"
+patterns: list[str] = []
+pattern_file: str | None = None
+expected_sites: dict[str, int | None] = {
+    "rms_norm": None,
+    "rope": None,
+    "swiglu": None,
+    "ada_layer_norm": None,
+    "gelu": None,
+}
+run_dir: str = "evidence/interactive"
+
+# %%
+from fusionkit.phases.copies import reduce_copies
+from fusionkit.phases.study import open_study
+from fusionkit.widgets import views
+
+study = open_study(
+    subject=subject,
+    size=size,
+    target=target,
+    dtype=dtype,
+    seed=seed,
+    window=window,
+    decompositions=decompositions,
+    patterns=patterns,
+    pattern_file=pattern_file,
+    expected_sites=expected_sites,
+    run_dir=run_dir,
+)
+
+# %% [markdown]
+# ## Copies by kind
+
+# %%
+copies = reduce_copies(study)
+views.chart(copies.kind_rows(), "kind", ["eager", "compiled"], "Copies by kind")
+
+# %% [markdown]
+# ## Neighbours
+
+# %%
+views.table(copies.pair_rows(), "What stands before and behind each copy")
+
+# %% [markdown]
+# ## Schemes
+
+# %%
+views.table(copies.scheme_rows(), "Schemes")
+
+# %%
+views.gates(copies.gates)
+
+# %%
+views.outcome(copies.write())

@@ -1,0 +1,182 @@
+"""Rows of known misses on tiny FLUX, one change at a time, and what is named for each."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from shared_models import compiled, counts_of
+
+from fusionkit.capture.aot import decomposition_table
+from fusionkit.capture.graphs import copy_graph_module
+from fusionkit.match.matching import Matching
+from fusionkit.match.missing import explain_pattern
+from fusionkit.passes.match_pass import PatternMatchPass
+from fusionkit.patterns import PatternBase
+
+A = torch.ops.aten
+EPS = 9.999999974752427e-07  # float32(1e-6), as torch.nn.RMSNorm's decomposition has it
+SITE = "transformer_blocks.0.attn.norm_q"
+
+
+def chain(*, cast=True, eps=EPS, dim=None, add=A.add.Scalar, swap=False, power=2, before_gain=False):
+    """torch.nn.RMSNorm as it stands in the graph, with one thing changed."""
+
+    def pattern(x, weight):
+        h = x.to(torch.float32) if cast else x
+        mean = A.mean.dim(h.pow(power), [x.dim() - 1] if dim is None else dim, True)
+        scale = torch.rsqrt(add(mean, eps))
+        normed = scale * h if swap else h * scale
+        return normed.to(x.dtype) * weight if before_gain else normed * weight
+
+    return pattern
+
+
+def pattern_class(fn):
+    class Pattern(PatternBase):
+        name = staticmethod(lambda: "Trial")
+        pattern = staticmethod(fn)
+
+        @staticmethod
+        def inputs():
+            shape = torch.empty(2, 4, 8, 16, dtype=torch.bfloat16, device="meta")
+            return [shape, torch.empty(16, dtype=torch.bfloat16, device="meta")]
+
+        @staticmethod
+        def replacement(x, weight):
+            return torch.ops.npu.npu_rms_norm(x, weight, 1e-6)[0]
+
+    return Pattern
+
+
+def matching(fn, name="flux"):
+    """The pattern tried on the tiny subject's real compile graph."""
+    plain = compiled(name, plain=True)
+    groups = {"rms_norm": [pattern_class(fn)]}
+    module = copy_graph_module(plain.before[0].module)
+    matches = PatternMatchPass(groups, decomposition_table("none")).apply(module)
+    return Matching(plain.capture(), "before-freezing", groups, matches)
+
+
+HITS = {
+    "as in the graph": chain(),
+    "F.rms_norm, traced like the model": lambda x, weight: F.rms_norm(x, (16,), weight, EPS),
+}
+MISSES = {
+    "eps": (chain(eps=1e-6), [("scalar_literal", "add", "add_6", "1e-06", "9.999999974752427e-07")]),
+    "dim": (chain(dim=[-1]), [("dim_literal", "mean", "mean", "[-1]", "[3]")]),
+    "overload": (
+        chain(add=A.add.Tensor),
+        [("overload", "add", "add_6", "aten.add.Tensor", "aten.add.Scalar")],
+    ),
+    "order": (
+        chain(swap=True),
+        [
+            (
+                "argument_order",
+                "mul",
+                "mul_16",
+                "(aten.rsqrt.default, aten._to_copy.default(float32))",
+                "(aten._to_copy.default(float32), aten.rsqrt.default)",
+            )
+        ],
+    ),
+    "power": (chain(power=3), [("scalar_literal", "pow_1", "pow_4", "3", "2")]),
+    "cast before the gain": (
+        chain(before_gain=True),
+        [("dtype_path", "_to_copy_1", "mul_16", "aten._to_copy.default(bfloat16)", "no cast")],
+    ),
+    "prims cast": (
+        lambda x, weight: chain(cast=False)(torch.ops.prims.convert_element_type(x, torch.float32), weight),
+        [
+            (
+                "decomposition",
+                "convert_element_type",
+                "_to_copy_11",
+                "prims.convert_element_type.default",
+                "aten._to_copy.default",
+            )
+        ],
+    ),
+    "a node more": (
+        lambda x, weight: chain()(x, torch.sigmoid(weight)),
+        [("missing_node", "sigmoid", "arg39_1", "aten.sigmoid.default", "placeholder arg39_1")],
+    ),
+}
+
+
+@pytest.mark.parametrize("fn", HITS.values(), ids=HITS)
+def test_hits_get_no_cause(fn):
+    report = explain_pattern(matching(fn), "rms_norm", counts_of("flux"))
+    assert len(report.hits.hits) == 12
+    assert report.missed == ()
+    assert {site["status"] for site in report.to_dict()["sites"]} == {"hit"}
+
+
+@pytest.mark.parametrize(("fn", "wanted"), MISSES.values(), ids=MISSES)
+def test_misses_are_named_to_the_node(fn, wanted):
+    report = explain_pattern(matching(fn), "rms_norm", counts_of("flux"))
+    assert len(report.hits.hits) == 0
+    assert [item.module for item in report.missed] == [s.module for s in counts_of("flux")["rms_norm"].sites]
+    first = next(item for item in report.missed if item.module == SITE)
+    told = [(c.type, c.pattern_node, c.graph_node, c.expected, c.actual) for c in first.causes]
+    assert told == wanted
+
+
+def test_without_the_leading_cast_the_op_would_get_float32_with_a_bfloat16_gain():
+    """torch's matcher takes all twelve; the documented constraint of the op refuses each, with its reason."""
+    report = explain_pattern(matching(chain(cast=False)), "rms_norm", counts_of("flux"))
+    assert len(report.hits.skipped) == 12
+    assert report.missed == ()
+    assert "got bfloat16 with float32 input" in str(report.hits.skipped[0].reason)
+
+
+def test_every_difference_is_listed_not_only_the_first():
+    report = explain_pattern(matching(chain(eps=1e-6, dim=[-1], swap=True)), "rms_norm", counts_of("flux"))
+    for item in report.missed:
+        assert sorted(cause.type for cause in item.causes) == [
+            "argument_order",
+            "dim_literal",
+            "scalar_literal",
+        ]
+
+
+def test_sources_on_both_sides():
+    report = explain_pattern(matching(chain(eps=1e-6)), "rms_norm", counts_of("flux"))
+    cause = report.missed[0].causes[0]
+    assert "test_explain.py:" in cause.pattern_source
+    assert cause.graph_source.startswith("diffusers/")
+    assert "scalars()" in cause.fix
+
+
+def test_the_two_forms_of_the_norm_are_told_apart():
+    """A hand-written norm on FLUX, and torch.nn.RMSNorm's chain on Llama: each names what the other has."""
+    report = explain_pattern(matching(chain(), "llama"), "rms_norm", counts_of("llama"))
+    assert len(report.missed) == 5
+    for item in report.missed:
+        assert {"overload", "dim_literal", "scalar_literal"} <= {cause.type for cause in item.causes}
+
+
+def test_a_primitive_that_is_not_there():
+    fused = compiled("llama")
+    report = explain_pattern(
+        Matching(fused.capture(), "before-freezing", {"gelu": fused_group("gelu")}, ()), "gelu", {}
+    )
+    assert report.to_dict()["answer"] == "no_such_primitive"
+
+
+def fused_group(name):
+    from shared_models import ALL
+
+    from fusionkit.passes.compiled import pattern_groups
+
+    return pattern_groups(ALL)[name]
+
+
+def test_nodes_taken_by_another_pattern_are_told():
+    group = {"rms_norm": [pattern_class(chain())], "again": [pattern_class(chain())]}
+    plain = compiled("flux", plain=True)
+    matches = PatternMatchPass(group, {}).apply(copy_graph_module(plain.before[0].module))
+    found = Matching(plain.capture(), "before-freezing", group, matches)
+    counts = {"again": counts_of("flux")["rms_norm"]}
+    report = explain_pattern(found, "again", counts)
+    assert {cause.type for item in report.missed for cause in item.causes} == {"consumed_earlier"}
+    assert "taken by rms_norm" in report.missed[0].causes[0].actual

@@ -1,0 +1,161 @@
+import json
+
+import pytest
+from shared_models import ALL, Block, compiled, counts_of, small_subject
+
+from fusionkit.match.hits import hits, judge_hits, report_hits
+from fusionkit.match.matching import matching_of
+from fusionkit.match.sites import FusedSite, join_sites
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.subjects.sites import ExpectedCount, ExpectedSite
+from fusionkit.verdict import Verdict
+
+
+@pytest.mark.parametrize(
+    ("subject", "wanted"),
+    [
+        ("flux", {"rms_norm": 12, "rope": 8, "ada_layer_norm": 11, "gelu": 6}),
+        ("wan", {"rms_norm": 8, "gelu": 3}),
+        ("llama", {"rms_norm": 5, "rope": 4, "swiglu": 2}),
+    ],
+)
+def test_hits_equal_the_independent_count_at_the_same_places(subject, wanted):
+    report = report_hits(matching_of(compiled(subject)), counts_of(subject))
+    assert {name: len(entry.hits) for name, entry in report.patterns.items()} == wanted
+    for name, entry in report.patterns.items():
+        assert entry.verdict is Verdict.PASS, entry.reason
+        assert entry.to_dict()["expected_sites"] == wanted[name]
+        assert entry.join is not None
+        for site, match in entry.join.joined:
+            assert site.module in match.modules
+    json.dumps(report.to_dict())
+
+
+def site(module, ordinal=0):
+    return ExpectedSite("p", module, "f.py:1", "f.py:2", ordinal)
+
+
+def match(module, status="hit", anchor="n", reason=None):
+    return SiteMatch("p", "v", 0, status, reason, anchor, module, "f.py:1", (anchor,), (module,))
+
+
+def count(*modules, declared=None, complete=True):
+    return ExpectedCount("p", tuple(site(m, i) for i, m in enumerate(modules)), declared, complete)
+
+
+VERDICTS = [
+    ("all hit", [match("a"), match("b")], [], count("a", "b"), None, "PASS", "2 hits of 2 sites"),
+    ("one missed", [match("a")], [], count("a", "b"), None, "FAIL", "1 hits of 2 sites; missed: b"),
+    (
+        "another place",
+        [match("a"), match("c")],
+        [],
+        count("a", "b"),
+        None,
+        "FAIL",
+        "matches where no site was counted: c",
+    ),
+    (
+        "fused by the library",
+        [match("a")],
+        [FusedSite("f", "b", "", 0)],
+        count("a", "b"),
+        None,
+        "PASS",
+        "1 already fused",
+    ),
+    (
+        "skipped",
+        [match("a"), match("b", "skipped", reason="D odd")],
+        [],
+        count("a", "b"),
+        None,
+        "PASS",
+        "1 skipped: D odd",
+    ),
+    (
+        "all skipped",
+        [match("a", "skipped", reason="D odd")],
+        [],
+        count("a"),
+        None,
+        "INCONCLUSIVE",
+        "nothing was replaced",
+    ),
+    ("no count", [match("a")], [], None, None, "INCONCLUSIVE", "no independent count"),
+    ("zero sites", [], [], count(), None, "INCONCLUSIVE", "zero sites"),
+    ("asserted", [match("a")], [], count("a"), 2, "FAIL", "expected_sites.p says 2, 1 were found"),
+    ("asserted right", [match("a")], [], count("a"), 1, "PASS", "1 hits of 1 sites"),
+    (
+        "declared more",
+        [match("a"), match("b")],
+        [],
+        count("a", declared=2, complete=False),
+        None,
+        "PASS",
+        "2 hits of 2",
+    ),
+    ("declared less", [match("a")], [], count("a", declared=0, complete=False), None, "FAIL", "says 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "fused", "counted", "asserted", "verdict", "reason"),
+    [v[1:] for v in VERDICTS],
+    ids=[v[0] for v in VERDICTS],
+)
+def test_verdicts(found, fused, counted, asserted, verdict, reason):
+    entry = judge_hits("p", tuple(found), tuple(fused), counted, asserted)
+    assert str(entry.verdict) == verdict, entry.reason
+    assert reason in entry.reason
+
+
+def test_two_sites_of_one_module_take_two_matches():
+    joined = join_sites(
+        [site("attn"), site("attn", 1)], [match("attn", anchor="q"), match("attn", anchor="k")]
+    )
+    assert [m.anchor for _, m in joined.joined] == ["q", "k"]
+    assert joined.missing == joined.surplus == ()
+
+
+def test_a_users_own_model_needs_no_table():
+    report = hits(small_subject())
+    assert report.patterns["rms_norm"].verdict is Verdict.FAIL  # the hand-written norm is counted by nobody
+    report = hits(small_subject(expected_sites={"rms_norm": 2}), patterns=["rms_norm", "gelu"])
+    assert {name: str(e.verdict) for name, e in report.patterns.items()} == {
+        "rms_norm": "PASS",
+        "gelu": "PASS",
+    }
+
+
+def test_two_backends_in_one_process_do_not_see_each_other():
+    """Different configs, one model class, interleaved: each session counts its own compile only."""
+    import torch
+
+    from fusionkit.capture.aot import aot_backend
+    from fusionkit.config import CompilationConfig, select_patterns
+    from fusionkit.passes.compiled import pattern_groups
+    from fusionkit.passes.session import CompileSession
+
+    norms = CompilationConfig(fusion_patterns=select_patterns(("rms_norm",)))
+    gelus = CompilationConfig(fusion_patterns=select_patterns(("gelu",)))
+    first, second = (CompileSession(c, pattern_groups(c)) for c in (norms, gelus))
+    torch.manual_seed(0)
+    one, other = Block().bfloat16().eval(), Block().bfloat16().eval()
+    x = torch.randn(2, 6, 16).bfloat16()
+    with torch.no_grad():
+        a, b = (
+            torch.compile(one, backend=aot_backend(first)),
+            torch.compile(other, backend=aot_backend(second)),
+        )
+        a(x), b(x), a(x), b(x)
+        torch.compile(one, backend=aot_backend(second))(x)
+    assert [m.pattern for m in first.matches] == ["rms_norm", "rms_norm"]
+    assert [m.pattern for m in second.matches] == ["gelu", "gelu"]
+    assert first.patterns == ("rms_norm",)
+    assert second.patterns == ("gelu",)
+
+
+def test_default_patterns_are_those_that_are_counted():
+    assert set(compiled("wan").session.patterns) == {"rms_norm", "gelu"}
+    assert ALL.fusion_patterns.enable_swiglu

@@ -1,0 +1,78 @@
+"""Every hit replayed: the right replacement passes, each known defect is refused."""
+
+import pytest
+import torch
+from shared_models import compiled, counts_of, table_subject
+
+from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.match.replay import replay_hits, replay_match, site_values
+from fusionkit.match.whole_model import compare_model, compile_twin, visible_scale
+from fusionkit.passes.compiled import compile_subject
+from fusionkit.patterns.rms_norm_pattern import RmsNormPattern
+from fusionkit.verdict import Verdict
+
+
+@pytest.mark.parametrize("name", ["flux", "wan", "llama"])
+def test_every_hit_passes(name):
+    report = replay_hits(compiled(name))
+    assert len(report.sites) == sum(len(c.sites or ()) for c in counts_of(name).values())
+    assert report.verdict is Verdict.PASS, report.reason
+
+
+def rms(x, w, eps):
+    return torch.ops.npu.npu_rms_norm(x, w, eps)[0]
+
+
+def zeroed(x, w, eps):
+    y = rms(x, w, eps)
+    flat = y.reshape(-1, y.shape[-1]).clone()
+    flat[:2] = 0
+    return flat.reshape(y.shape)
+
+
+DEFECTS = {
+    "scaled by 1.01": lambda x, w, eps: rms(x, w, eps) * 1.01,
+    "two rows zeroed": zeroed,
+    "eps 1e-2": lambda x, w, eps: rms(x, w, 1e-2),
+    "gain lost": lambda x, w, eps: rms(x, torch.ones_like(w), eps),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS.values(), ids=DEFECTS)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_defect_is_refused_at_every_site(defect, seed):
+    good = compiled("flux")
+    graph = good.before[0]
+    matches = [m for m in good.matches if m.pattern == "rms_norm"]
+    values = site_values(graph, good.session.inputs[0], matches)
+    bad = type("Bad", (RmsNormPattern.create(torch.bfloat16),), {"replacement": staticmethod(defect)})
+    for match in matches[::4]:
+        assert replay_match(graph, match, bad, values, seed=seed).verdict is Verdict.FAIL
+        assert replay_match(graph, match, RmsNormPattern.create(torch.bfloat16), values, seed=seed).verdict
+
+
+@pytest.mark.parametrize("name", ["flux", "llama"])
+def test_the_whole_model_passes_in_float32(name):
+    from fusionkit.subjects.load import load_subject
+
+    twin = compile_twin(
+        table_subject(name), lambda dtype: load_subject(name, dtype=dtype), compiled(name).config
+    )
+    result = compare_model(twin)
+    assert result.dtype == "float32"
+    assert result.verdict is Verdict.PASS, result.reason
+
+
+def test_no_hit_means_nothing_was_compared():
+    none = compile_subject(
+        table_subject("llama"),
+        CompilationConfig(fusion_patterns=select_patterns(("gelu",))),
+        keep_inputs=True,
+    )
+    assert replay_hits(none).verdict is Verdict.INCONCLUSIVE
+    assert compare_model(none).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_working_dtype_sees_less_than_a_site():
+    result = visible_scale(compiled("llama"), compare_model(compiled("llama")))
+    assert result.smallest is None or result.smallest >= 1.003
