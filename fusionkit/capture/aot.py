@@ -10,6 +10,7 @@ import torch.fx
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import CompileContext
+from torch._inductor.fx_passes.post_grad import remove_noop_ops
 
 from fusionkit.capture.freezing import freeze_graph
 from fusionkit.capture.graphs import GraphKey
@@ -43,7 +44,8 @@ def aot_backend(
     """A torch.compile backend that traces with AOT autograd and runs the graphs with eager kernels.
 
     Each graph passes the window "before-freezing", is frozen if asked (inference graphs only), and passes
-    "after-freezing". One backend instance numbers its own graphs; it shares nothing with another instance.
+    "after-freezing". Behind the last window ops that do nothing (the clone of a dropout in eval mode) are
+    dropped, as Inductor does before it generates code. One backend instance numbers its own graphs; it shares nothing with another instance.
     """
     count = 0
 
@@ -60,6 +62,8 @@ def aot_backend(
                 if freezing and kind == "inference":
                     module, kept = freeze_graph(dynamo_module, module, inputs)
                     listener.on_window("after-freezing", key, module)
+                if kind == "inference":
+                    remove_noop_ops(module.graph)
                 module.graph.lint()
                 module.recompile()
                 return _runner(listener, key, module, kept)

@@ -83,7 +83,11 @@ def reduce_copies(study: Study) -> CopyStudy:
 def _without_times(value: Any) -> Any:
     """Counts stay, durations go: they are in the profiles, and differ from run to run."""
     if isinstance(value, dict):
-        return {key: _without_times(item) for key, item in value.items() if not key.endswith("us")}
+        return {
+            key: _without_times(item)
+            for key, item in value.items()
+            if key != "us" and not key.endswith("_us")
+        }
     if isinstance(value, list):
         return [_without_times(item) for item in value]
     return value

@@ -58,7 +58,7 @@ def create(study: Study) -> Creation:
         path = path_for(entry.matches, matching.graphs)
         row = {"pattern": name, "existing pattern": found, "path": path}
         if name == study.trial and study.pattern_file is not None:
-            files.append(_copy(study.pattern_file, study.folder("patterns")))
+            files.append(_copy(study.pattern_file, study.folder("artifacts/patterns")))
             rows.append(row | {"decision": "the file under trial", "file": files[-1].name})
         elif not entry.missing:
             rows.append(row | {"decision": "reuse", "file": "-"})
@@ -73,7 +73,7 @@ def _draft(study: Study, matching: Matching, name: str, module: str) -> Path:
     """A new pattern file written from the first missed site's own nodes."""
     explained = explain_missing(matching, name, [module])[0]
     text = draft_pattern(matching.graphs[0], explained.anchor, model=study.model.name, op=name)
-    return write_text(study.folder("patterns") / f"{study.model.name}_{name}_pattern.py", text)
+    return write_text(study.folder("artifacts/patterns") / f"{study.model.name}_{name}_pattern.py", text)
 
 
 def _copy(source: Path, folder: Path) -> Path:

@@ -11,6 +11,7 @@ import torch
 
 from fusionkit.capture.aot import aot_backend
 from fusionkit.capture.compiling import call_model
+from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, write_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
@@ -22,6 +23,7 @@ from fusionkit.match.replay import ReplayReport, replay_hits
 from fusionkit.match.whole_model import ModelComparison, compare_model, visible_scale
 from fusionkit.numeric.sensitivity import Sensitivity
 from fusionkit.passes.compiled import Compiled, compile_subject, pattern_groups
+from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import CompileSession
 from fusionkit.phases.analyze import FORECASTS
 from fusionkit.phases.study import Study
@@ -213,19 +215,28 @@ def _kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Ga
     )
 
 
-def _not_vanished(compiled: Compiled, hits: Sequence[Any], diff: ProfileDiff) -> list[str]:
-    """Telling ops of the matched chains that the compiled run still calls as often as before."""
+def _not_vanished(compiled: Compiled, hits: Sequence[SiteMatch], diff: ProfileDiff) -> list[str]:
+    """Telling ops of the matched chains that the compiled run does not call as much less often as the graph says.
+
+    What an op loses is counted in the graphs before and after: a replacement may call it again itself.
+    """
+    before, after = _calls(compiled.before), _calls(compiled.after)
     nodes = {(graph.key.index, node.name): node for graph in compiled.before for node in graph.nodes}
-    replaced = Counter(packet(nodes[(hit.graph_index, name)]) for hit in hits for name in hit.nodes)
+    replaced = {packet(nodes[(hit.graph_index, name)]) for hit in hits for name in hit.nodes}
     problems = []
-    for op, count in replaced.items():
-        if op in FORM_OPS or not op.startswith("aten."):
-            continue
+    for op in sorted(replaced):
         key = op.replace("aten.", "aten::")
         rows = [item for item in diff.kernels if item.key == key]
-        if rows and rows[0].baseline_count - rows[0].candidate_count < min(count, rows[0].baseline_count):
+        if op in FORM_OPS or not op.startswith("aten.") or not rows:
+            continue
+        lost = rows[0].baseline_count - rows[0].candidate_count
+        if lost < min(before[op] - after[op], rows[0].baseline_count):
             problems.append(f"{key} runs {rows[0].candidate_count} times, {rows[0].baseline_count} in eager")
     return problems
+
+
+def _calls(graphs: Sequence[CapturedGraph]) -> Counter[str]:
+    return Counter(packet(node) for graph in graphs for node in graph.nodes if node.op == "call_function")
 
 
 def _model_gate(whole: Sequence[ModelComparison]) -> Gate:

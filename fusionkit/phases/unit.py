@@ -104,8 +104,10 @@ def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]
     found = {}
     for replay in replays:
         for regime in replay.regimes:
-            for index, (expected, actual, reference) in enumerate(regime.outputs):
-                found[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(expected, actual, reference)
+            for index, output in enumerate(regime.outputs):
+                found[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
+                    output.expected, output.actual, output.reference, original_ulps=output.original_ulps
+                )
     return found
 
 
@@ -148,7 +150,7 @@ def _write_tests(study: Study) -> list[str]:
     for name in pattern_groups(study.config()):
         trial = study.pattern_file if name == study.trial else None
         text = unit_test_text(FusionNames(name.lower()), trial, registered=name in pattern_names())
-        path = f"tests/test_{name.lower()}_pattern.py"
+        path = f"artifacts/tests/test_{name.lower()}_pattern.py"
         write_text(study.run_dir / path, text)
         paths.append(path)
     return paths

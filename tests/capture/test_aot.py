@@ -69,7 +69,9 @@ def test_breaks_and_recompiles_are_told():
             self.calls += 1
             return x * self.calls
 
-    outcome = compile_and_run(Subject(Counts(), (torch.ones(2),), name="counts"), aot_backend(Recorder()), calls=3)
+    outcome = compile_and_run(
+        Subject(Counts(), (torch.ones(2),), name="counts"), aot_backend(Recorder()), calls=3
+    )
     assert any("calls" in reason for reason in outcome.recompiles)
 
 
@@ -78,7 +80,9 @@ def test_a_model_that_fails_is_told_in_one_line():
         def forward(self, x):
             raise ValueError("no such luck\nsecond line")
 
-    with pytest.raises(MisuseError, match=r"subject bad: its plain forward fails \(ValueError: no such luck\)$"):
+    with pytest.raises(
+        MisuseError, match=r"subject bad: its plain forward fails \(ValueError: no such luck\)$"
+    ):
         compile_and_run(Subject(Fails(), (torch.ones(2),), name="bad"), aot_backend(Recorder()))
 
 

@@ -65,7 +65,7 @@ def test_a_capsule_runs_nothing_and_resolves_only_ops(tmp_path, capsule):
     for target in ("os.system", "builtins.eval", "torch.load", "aten.mul.NoSuch", "operator.attrgetter"):
         call["target"] = target
         path = write_json(tmp_path / "bad.json", data)
-        with pytest.raises(MisuseError, match="bad.json"):
+        with pytest.raises(MisuseError, match=r"bad\.json"):
             read_capsule(path)
 
 
@@ -94,7 +94,9 @@ def test_an_unknown_op_is_defined_from_its_schema(tmp_path):
     data = capsule_dict(compile_subject(small_subject(), ALL).capture())
     node = next(n for n in data["graphs"][0]["nodes"] if n["target"] == "aten.gelu.default")
     node["target"] = "capsule_test.my_gelu.default"
-    data["ops"]["capsule_test.my_gelu.default"] = "capsule_test::my_gelu(Tensor x, *, str approximate='none') -> Tensor"
+    data["ops"]["capsule_test.my_gelu.default"] = (
+        "capsule_test::my_gelu(Tensor x, *, str approximate='none') -> Tensor"
+    )
     capture = read_capsule(write_json(tmp_path / "foreign.json", data))
     assert any("capsule_test.my_gelu.default defined from its schema" in note for note in capture.notes)
 

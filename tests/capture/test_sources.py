@@ -12,7 +12,10 @@ from fusionkit.capture.sources import clean_module_path, module_path, source_lin
     [
         ("L['self']", ""),
         ("L['self'].norm", "norm"),
-        ("L['self'].__dict__['_modules']['transformer_blocks'].0.attn.norm_q", "transformer_blocks.0.attn.norm_q"),
+        (
+            "L['self'].__dict__['_modules']['transformer_blocks'].0.attn.norm_q",
+            "transformer_blocks.0.attn.norm_q",
+        ),
         ("L['self']._modules['blocks'][0].norm", "blocks.0.norm"),
         ("L['args'][0].model.layers.1.mlp", "model.layers.1.mlp"),
         ("G['mm'].blocks.0", "blocks.0"),

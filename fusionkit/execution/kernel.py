@@ -1,0 +1,54 @@
+"""The kernel of a notebook: always this interpreter, with a scratch folder instead of the user's settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+
+KERNEL_NAME = "python3"
+KERNEL_LOG = "kernel.log"
+_LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, unix(7)), 103 on macOS
+
+
+def kernel_manager_class(
+    scratch: Path, started: Callable[[subprocess.Popen[bytes]], None]
+) -> type[AsyncKernelManager]:
+    """A kernel manager that starts `sys.executable` whatever kernelspecs are installed.
+
+    The connection file, the sockets, IPython's profile and what the process itself writes (KERNEL_LOG) lie in
+    `scratch`, so that no home folder is needed and no start-up file of the user takes part. `started` gets the
+    kernel's process.
+    """
+
+    class InterpreterKernelManager(AsyncKernelManager):
+        """Kernel manager of this interpreter."""
+
+        def __init__(self, **traits: Any) -> None:
+            transport = "ipc" if len(str(scratch)) <= _LONGEST_IPC_FOLDER else "tcp"
+            connection_file = str(scratch / "kernel.json")
+            super().__init__(**{**traits, "connection_file": connection_file, "transport": transport})
+
+        @property
+        def kernel_spec(self) -> KernelSpec:
+            return KernelSpec(
+                argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                display_name="Python 3",
+                language="python",
+            )
+
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            environment = {**(options.pop("env", None) or os.environ), "IPYTHONDIR": str(scratch / "ipython")}
+            with (scratch / KERNEL_LOG).open("wb") as log:
+                streams = {"stdout": log, "stderr": log}
+                await super()._async_launch_kernel(kernel_cmd, **{**options, **streams, "env": environment})
+            process: subprocess.Popen[bytes] = cast(Any, self.provisioner).process
+            started(process)
+
+    return InterpreterKernelManager

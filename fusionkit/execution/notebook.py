@@ -1,0 +1,156 @@
+"""One notebook executed by papermill in a kernel of its own; what was reached is kept whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import nbformat
+import papermill
+from nbclient.exceptions import CellControlSignal, DeadKernelError
+from papermill.exceptions import PapermillException, PapermillExecutionError
+
+from fusionkit.errors import FusionKitError, MisuseError, RunBrokenError
+from fusionkit.execution.kernel import KERNEL_LOG, KERNEL_NAME, kernel_manager_class
+from fusionkit.execution.limits import Limits
+from fusionkit.execution.watchdog import Watchdog
+from fusionkit.store import write_text
+
+OnCell = Callable[[int, int], None]
+"""Called with the number of the cell that starts, from 1, and the number of cells."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST = 300
+
+
+class ExecutedNotebook:
+    """A notebook while it is executed: the state reached, the cell that runs, and the file it is kept in."""
+
+    def __init__(self, name: str, partial: Path, on_cell: OnCell) -> None:
+        self.name, self.partial = name, partial
+        self.node: Any = None
+        self.cell = 0
+        self.log = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._on_cell = on_cell
+
+    def notebook_started(self, notebook: Any) -> None:
+        """Hook of nbclient."""
+        self.node = notebook
+        notebook.metadata.papermill.update(input_path=f"{self.name}.ipynb", output_path=f"{self.name}.ipynb")
+
+    def cell_started(self, cell_index: int, **_: Any) -> None:
+        """Hook of nbclient."""
+        self.cell = cell_index + 1
+        self._on_cell(self.cell, len(self.node.cells))
+
+    def cell_executed(self, **_: Any) -> None:
+        """Hook of nbclient: keep what was reached."""
+        self.save()
+
+    def read_log(self, path: Path) -> None:
+        """Keep the last line that the process wrote; before the first cell it says why there is no kernel."""
+        with contextlib.suppress(OSError):
+            self.log = (path.read_text("utf-8", "replace").strip().splitlines() or [""])[-1].strip()
+
+    def save(self) -> None:
+        """Write what was reached, atomically."""
+        if self.node is not None:
+            writes = cast(Any, nbformat.writes)  # untyped
+            write_text(self.partial, writes(self.node) + "\n")
+
+
+def execute_notebook(
+    source: Path, partial: Path, parameters: Mapping[str, Any], limits: Limits, on_cell: OnCell
+) -> Any:
+    """Execute `source` with `parameters`, keeping what is reached in `partial`; returns what was executed.
+
+    Raises MisuseError when a cell raised one; RunBrokenError when a cell raised anything else, the kernel
+    died, or a limit was reached. `partial` then holds the cells up to there, where any was reached.
+    """
+    state = ExecutedNotebook(source.stem, partial, on_cell)
+    watchdog = Watchdog(limits)
+
+    def kernel_started(process: subprocess.Popen[bytes]) -> None:
+        state.process = process
+        watchdog.watch(process.pid)
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="fusionkit-") as scratch, _quiet_logger():
+            try:
+                node = _papermill(
+                    source, parameters, state, kernel_manager_class(Path(scratch), kernel_started)
+                )
+            finally:
+                watchdog.close()
+                state.read_log(Path(scratch) / KERNEL_LOG)
+        state.save()
+    except (PapermillException, DeadKernelError, CellControlSignal, RuntimeError, OSError) as error:
+        state.save()
+        raise _explained(error, state, watchdog.breach) from error
+    return node
+
+
+def _papermill(source: Path, parameters: Mapping[str, Any], state: ExecutedNotebook, manager: type) -> Any:
+    return papermill.execute_notebook(
+        str(source).replace("{", "{{").replace("}", "}}"),  # papermill formats the path with the parameters
+        None,
+        parameters=dict(parameters),
+        kernel_name=KERNEL_NAME,
+        language="python",
+        progress_bar=False,
+        kernel_manager_class=manager,
+        on_notebook_start=state.notebook_started,
+        on_cell_start=state.cell_started,
+        on_cell_executed=state.cell_executed,
+    )
+
+
+def _explained(error: Exception, state: ExecutedNotebook, breach: str | None) -> FusionKitError:
+    kept = f"; the cells up to there are in {state.partial.name}" if state.node is not None else ""
+    where = f"{state.name} cell {state.cell}" if state.cell else f"{state.name}"
+    if breach is not None:
+        return RunBrokenError(f"{where}: {breach}{kept}")
+    if isinstance(error, PapermillExecutionError):
+        kind = MisuseError if error.ename == "MisuseError" else RunBrokenError
+        told = "" if error.ename in ("MisuseError", "RunBrokenError") else f"{error.ename}: "
+        return kind(f"{where}: {told}{_first_line(error.evalue)}{kept}")
+    code = None if state.process is None else state.process.poll()
+    if code is not None:
+        log = f": {state.log}" if state.log and not state.cell else ""
+        return RunBrokenError(f"{where}: the kernel died ({_death(code)}){log}{kept}")
+    return RunBrokenError(f"{where}: {_first_line(str(error))}{kept}")
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    memory = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
+    return f"{signal.Signals(-code).name}{memory}"
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in _ANSI.sub("", text).splitlines() if line.strip()]
+    line = lines[0] if lines else "no message"
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + " ..."
+
+
+@contextlib.contextmanager
+def _quiet_logger() -> Iterator[None]:
+    """papermill and nbclient log to `papermill` what is raised here as one line."""
+    logger = logging.getLogger("papermill")
+    handler, propagate = logging.NullHandler(), logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

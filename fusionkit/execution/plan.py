@@ -1,0 +1,212 @@
+"""What a run will do, worked out and checked before anything is written."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import importlib.util
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fusionkit
+from fusionkit.environment import package_sha256
+from fusionkit.errors import MisuseError
+from fusionkit.parameters import (
+    NotebookSpec,
+    Parameters,
+    apply_overrides,
+    check_names,
+    for_notebook,
+    load_parameters,
+    overridden,
+    read_spec,
+)
+from fusionkit.store import sha256_bytes, sha256_file, to_json
+
+_NUMBERED = re.compile(r"^(?P<number>\d\d)_\w+$")
+_EXTRA = ("papermill", "nbclient", "nbconvert", "nbformat", "ipykernel", "psutil")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One notebook of a run. `key` is a hash of all that its result depends on, the machine aside."""
+
+    number: int
+    source: Path
+    parameters: Mapping[str, Any]
+    sha256: str
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The notebook's name without suffix, also of its page and its executed form."""
+        return self.source.stem
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps in order, and the files they read: (path, kind, sha256)."""
+
+    parameters: Parameters
+    run_dir: Path
+    steps: tuple[Step, ...]
+    inputs: tuple[tuple[Path, str, str], ...]
+    package_sha256: str
+    notebooks_dir: Path
+
+    def other_inputs(self, names: Iterable[str]) -> list[tuple[Path, str, str]]:
+        """The notebooks of these names that are outside the selection, as inputs."""
+        selected = {step.name for step in self.steps}
+        others = [self.other_step(name) for name in names if name not in selected]
+        return [(step.source.resolve(), "notebook", step.sha256) for step in others if step is not None]
+
+    def other_step(self, name: str) -> Step | None:
+        """The step that a notebook outside the selection would be; None when it cannot be one (any more)."""
+        try:
+            return plan_step(self.notebooks_dir / f"{name}.ipynb", self.parameters, self.package_sha256)
+        except MisuseError:
+            return None
+
+
+def make_plan(
+    params_path: Path,
+    *,
+    notebooks: Sequence[str] | None = None,
+    overrides: Iterable[str] = (),
+    out: Path | None = None,
+    notebooks_dir: Path | None = None,
+) -> Plan:
+    """Read and check everything that a run depends on. Raises MisuseError, and writes nothing."""
+    _check_installed()
+    params = apply_overrides(load_parameters(params_path), overrides)
+    folder = notebooks_dir or Path(fusionkit.__file__).parent.parent / "notebooks"
+    found = _notebooks(folder)
+    selected = _select(found, notebooks if notebooks is not None else params.notebooks)
+    specs = [read_spec(path) for path in selected]
+    check_names([*specs, *_readable(path for path in found if path not in selected)], params)
+    check_names(specs, overridden(params))
+    for spec in specs:
+        if spec.get("run_dir") is None:
+            raise MisuseError(
+                f'{spec.path}: its parameter cell names no run_dir: str = "evidence/interactive"'
+            )
+    _check_subject(params)
+    files = _check_files(params)
+    package = package_sha256()
+    steps = tuple(plan_step(path, params, package) for path in selected)
+    inputs = [(params_path.resolve(), "parameters", sha256_file(params_path))]
+    inputs += [(path, name, sha256_file(path)) for name, path in files.items()]
+    inputs += [(step.source.resolve(), "notebook", step.sha256) for step in steps]
+    run_dir = (out or Path("evidence") / params_path.stem).absolute()
+    return Plan(params, run_dir, steps, tuple(inputs), package, folder)
+
+
+def plan_step(source: Path, params: Parameters, package: str) -> Step:
+    """The step of one notebook. Raises MisuseError where the parameters do not fit it."""
+    number = _number(source)
+    parameters = for_notebook(read_spec(source), params)
+    files = {
+        name: sha256_file(Path(value))
+        for name, value in parameters.items()
+        if _is_file_parameter(name, value)
+    }
+    sha256 = sha256_file(source)
+    depends = {"parameters": parameters, "files": files, "notebook": sha256, "fusionkit": package}
+    return Step(number, source, parameters, sha256, sha256_bytes(to_json(depends).encode("utf-8")))
+
+
+def _notebooks(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise MisuseError(f"{folder}: there is no such folder of notebooks; give one with --notebooks-dir")
+    found = sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.match(path.stem))
+    if not found:
+        raise MisuseError(
+            f"{folder}: holds no notebook named NN_name.ipynb; give another with --notebooks-dir"
+        )
+    numbers = [_number(path) for path in found]
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise MisuseError(f"{folder}: holds two notebooks numbered {twice:02d}; rename one")
+    return found
+
+
+def _readable(paths: Iterable[Path]) -> Iterator[NotebookSpec]:
+    """What the notebooks outside the selection take: a YAML may hold parameters for them as well."""
+    for path in paths:
+        with contextlib.suppress(MisuseError):
+            yield read_spec(path)
+
+
+def _select(found: Sequence[Path], wanted: Sequence[str] | None) -> list[Path]:
+    if wanted is None:
+        return list(found)
+    chosen = set()
+    for word in wanted:
+        match = [p for p in found if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))]
+        if not match:
+            near = difflib.get_close_matches(word, [p.stem for p in found], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in found)}"
+            raise MisuseError(f"--notebooks {word}: no such notebook; {hint}")
+        chosen.add(match[0])
+    return sorted(chosen)
+
+
+def _number(path: Path) -> int:
+    match = _NUMBERED.match(path.stem)
+    if match is None:
+        raise MisuseError(f"{path}: a notebook of a run is named NN_name.ipynb")
+    return int(match["number"])
+
+
+def _check_subject(params: Parameters) -> None:
+    """A subject is a name of the table, module:factory, or a file."""
+    name = params.values.get("subject")
+    if not isinstance(name, str) or ":" in name or Path(name).is_file():
+        return
+    from fusionkit.subjects.table import SUBJECTS
+
+    if name not in SUBJECTS:
+        near = difflib.get_close_matches(name, SUBJECTS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(SUBJECTS))}"
+        where = params.origins.get("subject", params.source)
+        raise MisuseError(f"{where}: unknown subject {name!r}; {hint} (or give module:factory)")
+
+
+def _check_files(params: Parameters) -> dict[str, Path]:
+    """The files that the parameters name, each there, and Python where it says so."""
+    files = {}
+    for name, value in params.values.items():
+        if not _is_file_parameter(name, value):
+            continue
+        path = Path(value)
+        where = f"{params.origins.get(name, params.source)}: {name}"
+        try:
+            source = path.read_bytes()
+            if path.suffix == ".py":
+                ast.parse(source, filename=str(path))
+        except OSError as error:
+            raise MisuseError(
+                f"{where}: cannot read {path} ({error.strerror}); give an existing file"
+            ) from error
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            what = getattr(error, "msg", None) or str(error)
+            raise MisuseError(
+                f"{where}: {path}{f' line {line}' if line else ''}: {what}; correct it"
+            ) from error
+        files[name] = path
+    return files
+
+
+def _is_file_parameter(name: str, value: Any) -> bool:
+    return name.endswith("_file") and isinstance(value, str) and bool(value)
+
+
+def _check_installed() -> None:
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MisuseError(f"{', '.join(missing)}: not installed; pip install 'fusionkit[notebooks]'")

@@ -1,0 +1,275 @@
+"""Replay one site: original against replacement on the site's own inputs and on random ones of three sizes.
+
+Why several sizes: an eps of 1e-2 in place of 1e-6 changes rows of mean square 1 by 0.5 %, below what bfloat16
+shows; rows whose mean square is near the eps show it at once.
+
+Why several draws: what a row shares (a norm's 1/rms) has an error of its own. With few rows the original may by
+chance be nearly exact there, and twice its error is then no measure of a correct replacement. So random inputs
+are drawn until MIN_ROWS rows are compared, and on the site's own inputs, where they have fewer rows, the
+original's error counts as at least the worst of the draws of mean square 1. Without it, float32 RMSNorm over a
+single row is refused in about one of twenty comparisons although it is right; with 32 rows in none of 200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from fusionkit.errors import FusionKitError
+from fusionkit.numeric.compare import compare_outputs
+from fusionkit.numeric.comparison import Comparison
+from fusionkit.numeric.figures import has_values
+from fusionkit.numeric.reference import run_float64
+from fusionkit.numeric.samples import choose_activations, clone, count_draws, draw, stack, written
+from fusionkit.numeric.tolerance import Tolerance
+from fusionkit.verdict import Verdict, combine
+
+DEFAULT_EPS = 1e-6
+CALL_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    FusionKitError,
+)
+"""What an implementation may raise on inputs it does not take; anything else is not about the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedOutput:
+    """One output of one regime, its samples stacked, and the original's error known from single samples."""
+
+    expected: torch.Tensor
+    actual: torch.Tensor
+    reference: torch.Tensor
+    original_ulps: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegimeReplay:
+    """One replay. `mean_square` is that of the random activations, None on the site's own inputs.
+
+    `outputs`: the tensors that were compared, for whoever keeps them as evidence.
+    """
+
+    regime: str
+    mean_square: float | None
+    verdict: Verdict
+    reason: str
+    comparison: Comparison | None = None
+    outputs: tuple[ReplayedOutput, ...] = field(default=(), repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """Whether the verdict is PASS."""
+        return bool(self.verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "regime": self.regime,
+            "mean_square": self.mean_square,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SiteReplay:
+    """All replays of one site; the verdict combines theirs, the reason is the deciding regime's."""
+
+    name: str
+    verdict: Verdict
+    reason: str
+    seed: int
+    activations: tuple[int, ...]
+    dtype_gate: str | None
+    regimes: tuple[RegimeReplay, ...]
+
+    def __bool__(self) -> bool:
+        """Whether the verdict is PASS."""
+        return bool(self.verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types with a schema version."""
+        return {
+            "schema": 1,
+            "name": self.name,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "seed": self.seed,
+            "activations": list(self.activations),
+            "dtype_gate": self.dtype_gate,
+            "regimes": [regime.to_dict() for regime in self.regimes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What stays the same over the regimes."""
+
+    original: Callable[..., Any]
+    replacement: Callable[..., Any]
+    tolerance: Tolerance
+    dtype_gate: torch.dtype | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Results per sample; `stopped`: verdict and reason where they could not all be had."""
+
+    expected: list[Any]
+    references: list[Any]
+    actual: list[Any]
+    stopped: tuple[Verdict, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A result and the indexes of the inputs that were written to."""
+
+    result: Any
+    written: list[int]
+
+
+def replay_site(
+    original: Callable[..., Any],
+    replacement: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    dtype_gate: torch.dtype | None = None,
+    eps: float | None = None,
+    seed: int,
+    activations: Sequence[int] | None = None,
+    tolerance: Tolerance | None = None,
+    name: str = "site",
+) -> SiteReplay:
+    """Call both implementations as `fn(*inputs)` in each regime and compare them with `compare_outputs`.
+
+    inputs: the site's own tensors and literals; never written to. Regimes: "own", then random activations
+    of the same shapes, dtypes and strides with mean square 1, 1e-2 and `eps` (the site's epsilon, 1e-6 if
+    None or 0). activations: indexes of the inputs to be drawn; default floating tensors of two or more dims, or
+    all floating tensors where none has; the others (gains, cos and sin, scale and shift, where the caller
+    leaves them out) keep their values. dtype_gate: dtype whose ulp is the unit, default each output's own.
+    The reference is `run_float64(original)`. Same seed, same result. Gradients are off.
+
+    A replacement that raises, or either side writing to an input, is FAIL; an original that raises is
+    INCONCLUSIVE. Raises MisuseError for an index that is no floating tensor of `inputs`.
+    """
+    chosen = choose_activations(inputs, activations)
+    draws = count_draws([inputs[index] for index in chosen])
+    site = _Site(original, replacement, tolerance or Tolerance(), dtype_gate, name)
+    drawn, known = [], None
+    for offset, mean_square in enumerate((1.0, 1e-2, eps or DEFAULT_EPS) if chosen else ()):
+        generator = torch.Generator().manual_seed(3 * seed + offset)
+        runs = _run(site, [draw(inputs, chosen, mean_square, generator) for _ in range(draws)])
+        drawn.append(_judge(site, runs, f"mean_square={mean_square:g}", mean_square))
+        if draws > 1 and known is None:
+            known = _original_ulps(site, runs)
+    regimes = (_judge(site, _run(site, [inputs]), "own", None, known), *drawn)
+    verdict = combine(regime.verdict for regime in regimes)
+    deciding = next(regime for regime in regimes if regime.verdict is verdict)
+    reason = f"{len(regimes)} regimes pass" if verdict else f"{deciding.regime}: {deciding.reason}"
+    gate = None if dtype_gate is None else str(dtype_gate)
+    return SiteReplay(name, verdict, reason, seed, chosen, gate, regimes)
+
+
+@torch.no_grad()
+def _run(site: _Site, samples: Sequence[Sequence[Any]]) -> _Runs:
+    """Run the original, its float64 reference and the replacement on every sample, as far as they go."""
+    runs = _Runs([], [], [])
+    for inputs in samples:
+        if not all(has_values(value) for value in inputs if isinstance(value, torch.Tensor)):
+            return replace(runs, stopped=(Verdict.INCONCLUSIVE, "fake or meta inputs carry no values"))
+        try:
+            original = _call(site.original, inputs)
+            runs.references.append(run_float64(site.original, [clone(value) for value in inputs]))
+        except CALL_ERRORS as error:
+            return replace(runs, stopped=(Verdict.INCONCLUSIVE, f"the original raised {_one_line(error)}"))
+        try:
+            replacement = _call(site.replacement, inputs)
+        except CALL_ERRORS as error:
+            return replace(runs, stopped=(Verdict.FAIL, f"the replacement raised {_one_line(error)}"))
+        for side, call in (("original", original), ("replacement", replacement)):
+            if call.written:
+                return replace(
+                    runs, stopped=(Verdict.FAIL, f"the {side} writes to its inputs {call.written}")
+                )
+        runs.expected.append(original.result)
+        runs.actual.append(replacement.result)
+    return runs
+
+
+def _judge(
+    site: _Site,
+    runs: _Runs,
+    regime: str,
+    mean_square: float | None,
+    original_ulps: Mapping[str, tuple[float, float]] | None = None,
+) -> RegimeReplay:
+    """Compare the stacked results of all samples."""
+    if runs.stopped is not None:
+        return RegimeReplay(regime, mean_square, *runs.stopped)
+    stacked = (stack(runs.expected), stack(runs.actual), stack(runs.references))
+    comparison = compare_outputs(
+        stacked[0],
+        stacked[1],
+        reference=stacked[2],
+        tolerance=site.tolerance,
+        name=site.name,
+        dtype_gate=site.dtype_gate,
+        original_ulps=original_ulps,
+    )
+    outputs = _replayed(stacked, comparison, original_ulps or {})
+    return RegimeReplay(regime, mean_square, comparison.verdict, comparison.reason, comparison, outputs)
+
+
+def _replayed(
+    stacked: tuple[Any, Any, Any], comparison: Comparison, known: Mapping[str, tuple[float, float]]
+) -> tuple[ReplayedOutput, ...]:
+    """The compared tensors, one entry per output; none where the two sides have different structures."""
+    leaves = [[leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)] for tree in stacked]
+    names = [output.name for output in comparison.outputs or (comparison,)]
+    if not len(names) == len(leaves[0]) == len(leaves[1]) == len(leaves[2]):
+        return ()
+    return tuple(
+        ReplayedOutput(expected, actual, reference, known.get(name))
+        for name, expected, actual, reference in zip(names, *leaves, strict=True)
+    )
+
+
+def _original_ulps(site: _Site, runs: _Runs) -> dict[str, tuple[float, float]]:
+    """Largest mean and max error that the original shows in any one sample, by output name."""
+    worst: dict[str, tuple[float, float]] = {}
+    for expected, reference in zip(runs.expected, runs.references, strict=False):
+        found = compare_outputs(
+            expected, expected, reference=reference, name=site.name, dtype_gate=site.dtype_gate
+        )
+        for output in found.outputs or (found,):
+            mean, largest = worst.get(output.name, (0.0, 0.0))
+            # what was not measured is NaN, and max() keeps its first argument then
+            mean = max(mean, output.original_mean_ulps)
+            worst[output.name] = (mean, max(largest, output.original_max_ulps))
+    return worst
+
+
+def _call(fn: Callable[..., Any], inputs: Sequence[Any]) -> _Call:
+    """Call `fn` on copies of `inputs`."""
+    copies = [clone(value) for value in inputs]
+    result = fn(*copies)
+    pairs = zip(inputs, copies, strict=True)
+    return _Call(result, [index for index, (before, after) in enumerate(pairs) if written(before, after)])
+
+
+def _one_line(error: BaseException) -> str:
+    """Kind and first line of an error."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

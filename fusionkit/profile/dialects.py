@@ -1,0 +1,130 @@
+"""The column names of kernel_details.csv and its relatives, as one table.
+
+The profilers renamed columns over the years: torch_npu 2023 and 2025, its 2026 `Block Num`, the reduced
+Level0 files, and msprof's raw op_summary. Which dialect a file is in is never guessed from its name: each
+field takes the first alias that the header has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "name", "type", "state", "core", "number", "duration", "count", "flag", "shapes", "word", "any"
+]
+
+_TORCH_NPU = "Ascend Extension for PyTorch, profiler: kernel_details.csv"
+_MSPROF = "CANN msprof: op_summary_*.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of a kernel row, the headers that mean it (first wins) and what its cells look like."""
+
+    field: str
+    aliases: tuple[str, ...]
+    kind: Kind
+    source: str
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("step", ("Step Id", "Step ID"), "any", _TORCH_NPU),
+    Column("device", ("Device_id", "Device ID", "Device Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("model", ("Model ID", "Model Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("task", ("Task ID", "Task Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("stream", ("Stream ID", "Stream Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("name", ("Name", "Op Name"), "name", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("type", ("Type", "OP Type"), "type", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("state", ("OP State",), "state", f"{_TORCH_NPU} since 2025"),
+    Column("core", ("Accelerator Core", "Task Type"), "core", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("start", ("Start Time(us)", "Task Start Time(us)"), "number", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("duration", ("Duration(us)", "Task Duration(us)"), "duration", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("wait", ("Wait Time(us)", "Task Wait Time(us)"), "duration", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("blocks", ("Block Num", "Block Dim"), "count", f"{_TORCH_NPU}: Num since 2026-02, Dim before"),
+    Column("mix_blocks", ("Mix Block Num", "Mix Block Dim"), "count", f"{_TORCH_NPU}: as above"),
+    Column("hf32", ("HF32 Eligible",), "flag", f"{_TORCH_NPU} since 2025"),
+    Column("input_shapes", ("Input Shapes",), "shapes", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("input_dtypes", ("Input Data Types",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("input_formats", ("Input Formats",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("output_shapes", ("Output Shapes",), "shapes", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("output_dtypes", ("Output Data Types",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("output_formats", ("Output Formats",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("context", ("Context ID", "Context Id"), "number", f"{_TORCH_NPU}; {_MSPROF}"),
+)
+
+CURRENT_HEADER: tuple[str, ...] = (
+    *(
+        "Step Id",
+        "Device_id",
+        "Model ID",
+        "Task ID",
+        "Stream ID",
+        "Name",
+        "Type",
+        "OP State",
+        "Accelerator Core",
+    ),
+    *("Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Mix Block Num", "HF32 Eligible"),
+    *(
+        "Input Shapes",
+        "Input Data Types",
+        "Input Formats",
+        "Output Shapes",
+        "Output Data Types",
+        "Output Formats",
+    ),
+    "Context ID",
+)
+"""The columns that torch_npu writes today at Level1 with no PMU metrics, in its order."""
+
+REQUIRED: tuple[str, ...] = ("name", "duration")
+"""Fields without which a table is not a kernel profile."""
+
+_PMU = re.compile(r"\((us|%|GB/s)\)|_ratio$|_cycles$|_fops$|_rate$|_bw\b", re.IGNORECASE)
+"""PMU metric columns by the form of their names; prefixes vary (`aic_mac_time(us)`, `mac_time(us)`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A recognised header: how many columns, where each field is, and the kind of every column."""
+
+    width: int
+    index: dict[str, int]
+    kinds: tuple[Kind, ...]
+    cells: tuple[str, ...]
+
+
+def read_header(cells: Sequence[str]) -> Header:
+    """Map a header row to fields. A field whose aliases are all absent is absent from `index`."""
+    normal = [_normal(cell) for cell in cells]
+    index: dict[str, int] = {}
+    kinds: list[Kind] = ["number" if _PMU.search(cell) else "any" for cell in normal]
+    for column in COLUMNS:
+        for alias in column.aliases:
+            if _normal(alias) in normal:
+                position = normal.index(_normal(alias))
+                index[column.field] = position
+                kinds[position] = column.kind
+                break
+    return Header(len(cells), index, tuple(kinds), tuple(normal))
+
+
+def missing_fields(header: Header) -> list[str]:
+    """Headers (in torch_npu's current words) of the required fields that the file lacks."""
+    return [
+        column.aliases[0]
+        for column in COLUMNS
+        if column.field in REQUIRED and column.field not in header.index
+    ]
+
+
+def is_header(cells: Sequence[str], header: Header) -> bool:
+    """Whether a later row repeats the header, as joined files do."""
+    return tuple(_normal(cell) for cell in cells) == header.cells
+
+
+def _normal(cell: str) -> str:
+    return " ".join(cell.strip().strip('"').split()).casefold()

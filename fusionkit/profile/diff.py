@@ -1,0 +1,155 @@
+"""Compare the kernels of two runs of one model: what vanished, what is new, what only changed its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusionkit.profile.families import family_of
+from fusionkit.profile.records import KernelRecord, Profile, pair_note, require_same_source, sum_us
+from fusionkit.profile.renames import Renaming, find_renamings
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Count and total us of one key (or family) in both profiles."""
+
+    key: str
+    baseline_us: float
+    candidate_us: float
+    baseline_count: int
+    candidate_count: int
+
+    @property
+    def us(self) -> float:
+        """Candidate minus baseline, in us."""
+        return self.candidate_us - self.baseline_us
+
+    @property
+    def count(self) -> int:
+        """Candidate minus baseline."""
+        return self.candidate_count - self.baseline_count
+
+    def to_dict(self, label: str = "key") -> dict[str, Any]:
+        """Plain JSON, the key under `label`."""
+        return {
+            label: self.key,
+            "baseline_us": self.baseline_us,
+            "candidate_us": self.candidate_us,
+            "baseline_count": self.baseline_count,
+            "candidate_count": self.candidate_count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileDiff:
+    """What changed from baseline to candidate.
+
+    Keys are kernel types (from names where a file has no types), on a CPU op names: see `KernelRecord.key`.
+    `kernels` has all keys, the greatest change first: change of us on an NPU, of the count on a CPU.
+    `vanished` and `new` leave out what was only renamed. `explained_share` is the part of the change of total
+    duration that comes from keys whose count changed; the rest are the same kernels running longer or
+    shorter. It may lie outside 0 to 1 when both pull in different directions; None when the total did not
+    change, and always on a CPU.
+    """
+
+    baseline: Profile = field(repr=False)
+    candidate: Profile = field(repr=False)
+    kernels: tuple[Delta, ...]
+    families: tuple[Delta, ...]
+    vanished: tuple[str, ...]
+    new: tuple[str, ...]
+    renamings: tuple[Renaming, ...]
+    explained_share: float | None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether only counts mean anything."""
+        return "cpu" in (self.baseline.source, self.candidate.source)
+
+    @property
+    def note(self) -> str | None:
+        """What a rendering has to say beside the numbers; None when there is nothing."""
+        return pair_note(self.baseline, self.candidate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result of `kernels diff` as plain JSON; times in us."""
+        return {
+            "schema": "fusionkit.kernels-diff/1",
+            "baseline_us": self.baseline.total_us,
+            "candidate_us": self.candidate.total_us,
+            "kernels": [delta.to_dict() for delta in self.kernels],
+            "families": [delta.to_dict("family") for delta in self.families],
+            "vanished": list(self.vanished),
+            "new": list(self.new),
+            "renamed": [list(renaming.keys) for renaming in self.renamings],
+            "explained_share": self.explained_share,
+            "source": "cpu" if self.is_cpu else "npu",
+            "note": self.note,
+        }
+
+
+def diff_profiles(baseline: Profile, candidate: Profile) -> ProfileDiff:
+    """Compare two profiles of the same model, inputs and number of steps.
+
+    Raises MisuseError when one was measured on an NPU and the other on a CPU.
+    """
+    require_same_source(baseline, candidate)
+    is_cpu = "cpu" in (baseline.source, candidate.source)
+    kernels = _deltas(baseline, candidate, lambda record: record.key, is_cpu)
+    renamings = find_renamings(baseline, candidate)
+    kinds = {(record.type, record.core) for side in (baseline, candidate) for record in side.records}
+    families = {kind: family_of(*kind) for kind in kinds}
+    return ProfileDiff(
+        baseline=baseline,
+        candidate=candidate,
+        kernels=kernels,
+        families=_deltas(baseline, candidate, lambda record: families[record.type, record.core], is_cpu),
+        vanished=tuple(_moved(kernels, renamings, gone=True)),
+        new=tuple(_moved(kernels, renamings, gone=False)),
+        renamings=renamings,
+        explained_share=None if is_cpu else _explained_share(kernels),
+    )
+
+
+def _deltas(
+    baseline: Profile, candidate: Profile, key_of: Callable[[KernelRecord], str], by_count: bool
+) -> tuple[Delta, ...]:
+    sides: list[dict[str, list[float]]] = []
+    for profile in (baseline, candidate):
+        times: dict[str, list[float]] = {}
+        for record in profile.records:
+            times.setdefault(key_of(record), []).append(record.duration_us)
+        sides.append(times)
+    before, after = sides
+    deltas = [
+        Delta(key, sum_us(old), sum_us(new), len(old), len(new))
+        for key in before.keys() | after.keys()
+        for old, new in [(before.get(key, []), after.get(key, []))]
+    ]
+    return tuple(sorted(deltas, key=lambda one: (-abs(one.count if by_count else one.us), one.key)))
+
+
+def _moved(kernels: tuple[Delta, ...], renamings: tuple[Renaming, ...], *, gone: bool) -> list[str]:
+    """Keys of one side only, in order, less those whose launches are all renamed to or from another type."""
+    renamed: dict[str, int] = {}
+    for renaming in renamings:
+        old, new = renaming.baseline[0], renaming.candidate[0]
+        if old != new:
+            key = old if gone else new
+            renamed[key] = renamed.get(key, 0) + renaming.count
+    counts = {
+        delta.key: (delta.baseline_count, delta.candidate_count)
+        if gone
+        else (delta.candidate_count, delta.baseline_count)
+        for delta in kernels
+    }
+    return sorted(key for key, (here, there) in counts.items() if not there and here > renamed.get(key, 0))
+
+
+def _explained_share(kernels: tuple[Delta, ...]) -> float | None:
+    total = sum_us(delta.us for delta in kernels)
+    if total == 0:
+        return None
+    return round(sum_us(delta.us for delta in kernels if delta.count) / total, 6)

@@ -1,0 +1,230 @@
+"""What a kernel's name and type mean: the name grammar, families, and which kernels are fused ops.
+
+Names follow `aclnn<API>_<L0 function>_<OpType>` (sometimes without the middle part); kernels that come from a
+graph engine are called by node (`Conv2D17`, `trans_Cast_19`, `NonZero12_MemSet`), and own kernels by anything
+at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from fusionkit.profile.records import CPU_CORE, KernelRecord
+
+Family = Literal[
+    "norm",
+    "rotary",
+    "activation",
+    "attention",
+    "matmul",
+    "copy",
+    "cast",
+    "elementwise",
+    "reduction",
+    "communication",
+    "other",
+]
+
+_API_NAME = re.compile(r"(?:aclnn|Inner)[A-Za-z0-9]+(?:_\w+)?_(?P<type>[A-Za-z][A-Za-z0-9]*)")
+_NODE_PART = re.compile(r"[A-Z][A-Za-z0-9]*\d+_(?P<type>[A-Z][A-Za-z0-9]*)")
+_NODE_INDEX = re.compile(r"(V\d)\d*$|\d+$")  # LpNormReduceV2158 is node 158 of LpNormReduceV2
+_COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
+
+
+def op_type_of_name(name: str) -> str:
+    """Operator type that a kernel name says: `aclnnMul_MulAiCore_Mul` -> Mul, `trans_Cast_19` -> Cast.
+
+    A name outside the grammar is its own type, without the index that the graph engine appends.
+    """
+    bare = name.rsplit("/", 1)[-1]
+    if bare.startswith("hcom_"):
+        return re.sub(r"__\d.*$", "_", bare)
+    if bare.startswith("atomic_memset"):
+        return "MemSet"
+    if match := _API_NAME.fullmatch(bare) or _NODE_PART.fullmatch(bare):
+        return match["type"]
+    bare = re.sub(r"(_\d+)+$", "", bare).removeprefix("trans_")
+    return _NODE_INDEX.sub(r"\1", bare) if bare[:1].isupper() else bare
+
+
+def launch_name(record: KernelRecord) -> str:
+    """Name that launches of one kernel from one API share: aclnn names whole, node names without index."""
+    if record.core == CPU_CORE or _API_NAME.fullmatch(record.name):
+        return record.name
+    return op_type_of_name(record.name)
+
+
+STEMS: dict[str, str] = {
+    "RotaryMul": "RotaryPositionEmbedding",  # older CANN's kernel of npu_rotary_mul
+    "ConcatD": "Concat",
+    "SplitD": "Split",
+    "SplitVD": "SplitV",
+    "StridedSliceD": "StridedSlice",
+    "SliceD": "Slice",
+    "TransposeD": "Transpose",
+    "BroadcastToD": "BroadcastTo",
+    "ReduceSumD": "ReduceSum",
+    "ReduceMeanD": "ReduceMean",
+}
+"""Types that are one operator under an older name; `D`: attributes compiled in (CANN operator list)."""
+
+
+def stem(op_type: str) -> str:
+    """Type without its version: MatMulV3 -> MatMul, StridedSliceD -> StridedSlice; Grad is kept."""
+    plain = re.sub(r"V\d+$", "", op_type)
+    return STEMS.get(op_type, STEMS.get(plain, plain))
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRule:
+    """Stems (with `*`, blanks between them) that belong to a family; the first rule that fits decides."""
+
+    family: Family
+    stems: str
+    source: str
+
+
+FAMILY_RULES: tuple[FamilyRule, ...] = (
+    FamilyRule("communication", "hcom_* Hcom* all[gG]ather* all[rR]educe*", "CANN HCCL task names"),
+    FamilyRule("rotary", "*Rotary* *Rope*", "CANN ops-transformer posembedding/"),
+    FamilyRule(
+        "reduction",
+        "Reduce* LpNorm* Softmax* LogSoftmax* ArgMax* ArgMin* Cumsum* Cumprod*",
+        "CANN ops-math math/, ops-nn activation/",
+    ),
+    FamilyRule("norm", "*Norm* adaln", "CANN ops-nn norm/; MindIE-SD adaln"),
+    FamilyRule("norm", "LayerNormScaleShift", "MindIE-SD layernorm_scale_shift"),
+    FamilyRule("attention", "*Attention* *MaskedSoftmax*", "CANN ops-transformer attention/"),
+    FamilyRule(
+        "activation",
+        "*Gelu* *GeGlu* *SwiGlu* Swish* Silu* *Relu* Elu* Sigmoid* Tanh* Softplus* Softsign* Mish* Hard*",
+        "CANN ops-nn activation/",
+    ),
+    FamilyRule("matmul", "*MatMul* *Matmul* *Gemm*", "CANN ops-nn matmul/"),
+    FamilyRule(
+        "matmul", "*Conv[123]D* *Conv[123]d* *Convolution*", "CANN ops-nn conv/: the cube unit's other work"
+    ),
+    FamilyRule("cast", "Cast", "CANN ops-math math/cast"),
+    FamilyRule(
+        "copy",
+        "ViewCopy TensorMove StridedSlice Slice AsStrided Transpose TransData Concat Split SplitV Pack Unpack"
+        " BroadcastTo Expand Tile Identity MemcpyAsync",
+        "CANN ops-math conversion/",
+    ),
+    FamilyRule(
+        "elementwise",
+        "Add Adds Sub Subs Mul Muls Div Divs RealDiv FloorDiv Pow Pows Addcmul Addcdiv Axpy Lerp Foreach*",
+        "CANN ops-math math/",
+    ),
+    FamilyRule(
+        "elementwise",
+        "Abs Neg Sign Square Sqrt Rsqrt Reciprocal Exp Expm1 Log Log1p Cos Sin Erf Ceil Floor Round Trunc"
+        " Max Maxs Min Mins Maximum Minimum ClipByValue",
+        "CANN ops-math math/",
+    ),
+    FamilyRule(
+        "elementwise",
+        "Logical* Bitwise* Greater GreaterEqual Less LessEqual Equal NotEqual Select Where MaskedFill IsNan"
+        " IsFinite",
+        "CANN ops-math math/",
+    ),
+)
+
+
+def family_of(op_type: str, core: str = "") -> Family:
+    """Family of an operator type, with its gradient in the same one; "other" when no rule fits."""
+    if core in _COMMUNICATION_CORES:
+        return "communication"
+    base = stem(re.sub(r"Grad(V\d+)?$", "", op_type))
+    for rule in FAMILY_RULES:
+        if any(fnmatchcase(base, pattern) for pattern in rule.stems.split()):
+            return rule.family
+    return "other"
+
+
+@dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """A fused op: the pattern that puts it in, its torch op, and the NPU kernel types that it runs as."""
+
+    pattern: str
+    op: str
+    types: tuple[str, ...]
+    source: str
+
+
+FUSED_KERNELS: tuple[FusedKernel, ...] = (
+    FusedKernel("rms_norm", "npu::npu_rms_norm", ("RmsNorm",), "CANN ops-nn norm/rms_norm"),
+    FusedKernel("add_rms_norm", "npu::npu_add_rms_norm", ("AddRmsNorm",), "CANN ops-nn norm/add_rms_norm"),
+    FusedKernel(
+        "rope",
+        "npu::npu_rotary_mul",
+        ("RotaryPositionEmbedding", "RotaryMul"),
+        "CANN ops-transformer posembedding/rotary_position_embedding; RotaryMul before",
+    ),
+    FusedKernel("swiglu", "npu::npu_swiglu", ("SwiGlu",), "CANN ops-nn activation/swi_glu"),
+    FusedKernel("gelu", "npu::npu_gelu", ("Gelu", "GeluV2"), "op-plugin npu_gelu: aclnnGeluV2"),
+    FusedKernel(
+        "gelu",
+        "npu::npu_fast_gelu",
+        ("FastGelu", "FastGeluV2"),
+        "CANN ops-nn activation/fast_gelu, fast_gelu_v2",
+    ),
+    FusedKernel("geglu", "npu::npu_geglu", ("GeGlu", "GeGluV2"), "CANN ops-nn activation/ge_glu_v2"),
+    FusedKernel(
+        "ada_layer_norm",
+        "fusionkit::layer_norm_scale_shift",
+        ("AdaLayerNorm", "AdaLayerNormV2", "LayerNormScaleShift", "adaln"),
+        "CANN ops-nn norm/ada_layer_norm; MindIE-SD layernorm_scale_shift",
+    ),
+    FusedKernel(
+        "attention",
+        "npu::npu_fusion_attention",
+        ("FlashAttentionScore",),
+        "CANN ops-transformer attention/flash_attention_score",
+    ),
+    FusedKernel(
+        "attention",
+        "npu::npu_prompt_flash_attention",
+        ("PromptFlashAttention",),
+        "CANN ops-transformer attention/prompt_flash_attention",
+    ),
+    FusedKernel(
+        "grouped_matmul",
+        "npu::npu_grouped_matmul",
+        ("GroupedMatmul",),
+        "CANN ops-transformer gmm/grouped_matmul",
+    ),
+    FusedKernel(
+        "scaled_masked_softmax",
+        "npu::npu_scaled_masked_softmax",
+        ("ScaledMaskedSoftmax",),
+        "op-plugin npu_scaled_masked_softmax",
+    ),
+)
+
+
+def fused_kernels(kernel: str) -> tuple[FusedKernel, ...]:
+    """Rows of `FUSED_KERNELS` that `kernel` names: a pattern, an op (namespace or not), or a kernel type."""
+    wanted = kernel.casefold()
+    return tuple(
+        row
+        for row in FUSED_KERNELS
+        if wanted in {row.pattern, row.op, row.op.split("::")[1], *(kind.casefold() for kind in row.types)}
+    )
+
+
+def is_kernel(record: KernelRecord, kernel: str) -> bool:
+    """Whether a record is a launch of `kernel` (as in `fused_kernels`, else a type or name taken literally).
+
+    A CPU record is recognised by its op's name, never by its type: `aten::gelu` is no `npu::npu_gelu`.
+    Gradient kernels (`RmsNormGrad`) are other kernels.
+    """
+    rows = fused_kernels(kernel)
+    if record.core == CPU_CORE:
+        names = {row.op for row in rows} or {kernel}
+        return record.name in names or (not rows and record.type == kernel)
+    types = {kind.casefold() for row in rows for kind in row.types} or {kernel.casefold()}
+    return record.type.casefold() in types or (not rows and record.name == kernel)

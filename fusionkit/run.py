@@ -1,0 +1,236 @@
+"""Run the notebooks of an investigation in order, stop at the first gate that fails, and leave evidence.
+
+Everything is checked before anything is written (`execution.plan`). Each notebook gets a kernel of its own
+and ends by writing its phase; its page and the manifest are written before the next one starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from fusionkit.errors import FusionKitError, RunBrokenError
+from fusionkit.evidence.folder import check_folder, drop_previous, previous_dir, run_folder
+from fusionkit.evidence.html import notebook_html
+from fusionkit.evidence.manifest import NotebookRun, hash_outputs, now
+from fusionkit.evidence.records import phase_path
+from fusionkit.execution.ledger import Ledger, open_ledger
+from fusionkit.execution.limits import Limits
+from fusionkit.execution.plan import Plan, Step, make_plan
+from fusionkit.store import read_json, write_text
+from fusionkit.verdict import Verdict
+
+SCHEMA = "fusionkit/run/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOutcome:
+    """One notebook of a run: `verdict` None where it left no phase; `kept` when it was not run again."""
+
+    notebook: str
+    verdict: Verdict | None
+    reason: str
+    gates: int
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that came to its end. `not_run` are the notebooks after the one it stopped at."""
+
+    run_dir: Path
+    phases: tuple[PhaseOutcome, ...]
+    not_run: tuple[str, ...]
+    strict: bool
+
+    @property
+    def stopped_at(self) -> PhaseOutcome | None:
+        """The notebook whose gate failed, or that left no phase."""
+        return next((phase for phase in self.phases if phase.verdict in (None, Verdict.FAIL)), None)
+
+    @property
+    def inconclusive(self) -> tuple[PhaseOutcome, ...]:
+        """The phases that could not tell."""
+        return tuple(phase for phase in self.phases if phase.verdict is Verdict.INCONCLUSIVE)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 when a gate failed, a phase compared nothing or, if strict, any is INCONCLUSIVE."""
+        nothing_compared = any(phase.gates == 0 for phase in self.phases)
+        failed = self.stopped_at is not None or not self.phases or nothing_compared
+        return int(failed or (self.strict and bool(self.inconclusive)))
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "schema": SCHEMA,
+            "run_dir": str(self.run_dir),
+            "exit_code": self.exit_code,
+            "phases": [
+                {
+                    "notebook": phase.notebook,
+                    "verdict": None if phase.verdict is None else str(phase.verdict),
+                    "reason": phase.reason,
+                    "kept": phase.kept,
+                }
+                for phase in self.phases
+            ],
+            "not_run": list(self.not_run),
+        }
+
+
+class Progress(Protocol):
+    """Told how a run goes on; `index` counts from 1."""
+
+    def notebook_started(self, index: int, total: int, name: str) -> None:
+        """A notebook starts."""
+
+    def cell_started(self, cell: int, cells: int) -> None:
+        """A cell of it starts."""
+
+    def notebook_ended(self, outcome: str, seconds: float | None) -> None:
+        """It ended as PASS, FAIL, INCONCLUSIVE, NO PHASE or BROKEN; without seconds it was kept."""
+
+
+class Silence:
+    """A Progress that nobody hears."""
+
+    def notebook_started(self, index: int, total: int, name: str) -> None:
+        """Nothing."""
+
+    def cell_started(self, cell: int, cells: int) -> None:
+        """Nothing."""
+
+    def notebook_ended(self, outcome: str, seconds: float | None) -> None:
+        """Nothing."""
+
+
+def run_parameters(
+    params_path: Path | str,
+    *,
+    notebooks: Sequence[str] | None = None,
+    overrides: Iterable[str] = (),
+    out: Path | str | None = None,
+    resume: bool = False,
+    strict: bool = False,
+    limits: Limits | None = None,
+    notebooks_dir: Path | None = None,
+    command: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run the notebooks for a YAML of parameters; the evidence is in `out`, default evidence/<its stem>.
+
+    `notebooks` selects by number or name. With `resume`, notebooks whose phase is there, did not fail and
+    whose inputs are unchanged are kept. A run that was in `out` is replaced; it is kept as `<out>.previous`
+    until this one has come to its end. Raises MisuseError, with nothing written, where anything given is
+    wrong; MisuseError or RunBrokenError where a notebook breaks.
+    """
+    plan = make_plan(
+        Path(params_path),
+        notebooks=notebooks,
+        overrides=overrides,
+        out=None if out is None else Path(out),
+        notebooks_dir=notebooks_dir,
+    )
+    limits = limits or Limits()
+    previous = check_folder(plan.run_dir)
+    with run_folder(plan.run_dir, previous, keep=resume):
+        ledger, kept = open_ledger(plan, command, previous if resume else None)
+        try:
+            result = _run_steps(plan, ledger, kept, limits, strict, progress or Silence())
+            ledger.write(return_code=result.exit_code)
+        except FusionKitError as error:
+            ledger.end_broken(error.exit_code)
+            raise _with_previous(error, plan.run_dir) from error
+        except OSError as error:
+            ledger.end_broken(RunBrokenError.exit_code)
+            told = RunBrokenError(f"{plan.run_dir}: {error.strerror or error}")
+            raise _with_previous(told, plan.run_dir) from error
+        except KeyboardInterrupt:
+            ledger.end_broken(130)
+            raise
+    drop_previous(plan.run_dir)
+    return result
+
+
+def _run_steps(
+    plan: Plan, ledger: Ledger, kept: set[str], limits: Limits, strict: bool, progress: Progress
+) -> RunResult:
+    phases: list[PhaseOutcome] = []
+    for index, step in enumerate(plan.steps, start=1):
+        progress.notebook_started(index, len(plan.steps), step.name)
+        if step.name in kept:
+            phases.append(_outcome(plan.run_dir, step, kept=True))
+            progress.notebook_ended(str(phases[-1].verdict), None)
+            continue
+        started = time.monotonic()
+        try:
+            phases.append(_run_step(plan, step, ledger, limits, progress))
+        except FusionKitError:
+            progress.notebook_ended("BROKEN", time.monotonic() - started)
+            raise
+        verdict = phases[-1].verdict
+        progress.notebook_ended("NO PHASE" if verdict is None else str(verdict), time.monotonic() - started)
+        if verdict in (None, Verdict.FAIL):
+            break
+    not_run = tuple(step.name for step in plan.steps[len(phases) :])
+    return RunResult(plan.run_dir, tuple(phases), not_run, strict)
+
+
+def _run_step(plan: Plan, step: Step, ledger: Ledger, limits: Limits, progress: Progress) -> PhaseOutcome:
+    """Execute one notebook, make its page, enter it into the manifest."""
+    from fusionkit.execution.notebook import (
+        execute_notebook,
+    )  # the extra `notebooks`, which the plan has checked
+
+    before, started = hash_outputs(plan.run_dir, ledger.hashes), now()
+    partial = plan.run_dir / f"{step.name}.partial.ipynb"
+    parameters = {**step.parameters, "run_dir": str(plan.run_dir)}
+
+    def enter(return_code: int, verdict: Verdict | None, error: str | None = None) -> None:
+        times, outputs = (started, now()), ledger.outputs_since(before)
+        name = None if verdict is None else str(verdict)
+        run = NotebookRun(step.name, step.number, step.key, return_code, name, *times, outputs, error)
+        ledger.enter(run)
+
+    try:
+        node = execute_notebook(step.source, partial, parameters, limits, progress.cell_started)
+        write_text(plan.run_dir / f"{step.name}.html", notebook_html(node, fallback_title=step.name))
+        os.replace(partial, plan.run_dir / f"{step.name}.ipynb")
+        outcome = _outcome(plan.run_dir, step, kept=False)
+    except FusionKitError as error:
+        with contextlib.suppress(FusionKitError):  # the first error is the one to tell
+            _keep_partial_page(partial)
+            enter(error.exit_code, None, str(error))
+        raise
+    enter(int(outcome.verdict in (None, Verdict.FAIL)), outcome.verdict)
+    return outcome
+
+
+def _outcome(run_dir: Path, step: Step, *, kept: bool) -> PhaseOutcome:
+    path = phase_path(run_dir, step.number)
+    if not path.is_file():
+        return PhaseOutcome(step.name, None, f"left no {path.parent.name}/{path.name}", 0, kept)
+    phase = read_json(path)
+    return PhaseOutcome(step.name, Verdict(phase["verdict"]), phase["reason"], len(phase["gates"]), kept)
+
+
+def _keep_partial_page(partial: Path) -> None:
+    from nbformat import read
+
+    if partial.is_file():
+        node = cast(Any, read)(partial, as_version=4)  # untyped
+        write_text(partial.with_suffix(".html"), notebook_html(node, fallback_title=partial.stem))
+
+
+def _with_previous(error: FusionKitError, run_dir: Path) -> FusionKitError:
+    aside = previous_dir(run_dir)
+    return type(error)(f"{error}; the run before it is kept in {aside}") if aside.is_dir() else error
