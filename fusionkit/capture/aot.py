@@ -45,7 +45,8 @@ def aot_backend(
 
     Each graph passes the window "before-freezing", is frozen if asked (inference graphs only), and passes
     "after-freezing". Behind the last window ops that do nothing (the clone of a dropout in eval mode) are
-    dropped, as Inductor does before it generates code. One backend instance numbers its own graphs; it shares nothing with another instance.
+    dropped, as Inductor does before it generates code. One backend instance numbers its own graphs; it shares
+    nothing with another instance.
     """
     count = 0
 

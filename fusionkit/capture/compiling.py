@@ -24,11 +24,15 @@ _RECOMPILE_LIMIT = 256
 
 @dataclass(frozen=True, slots=True)
 class CompileOutcome:
-    """What compiling and running a subject gave: flat output tensors, graph breaks and recompiles in words."""
+    """What compiling and running a subject gave: flat output tensors, graph breaks and recompiles in words.
+
+    `model` is the compiled model: calling it again with the subject's inputs compiles nothing.
+    """
 
     outputs: tuple[torch.Tensor, ...]
     breaks: tuple[str, ...]
     recompiles: tuple[str, ...]
+    model: Callable[..., Any]
 
 
 def compile_and_run(
@@ -62,6 +66,7 @@ def compile_and_run(
         outputs=tuple(out.detach() for out in outputs),
         breaks=tuple(f"{_first_line(reason)} (x{count})" for reason, count in sorted(breaks.items())),
         recompiles=tuple(_first_line(reason) for reason in failed),
+        model=compiled,
     )
 
 

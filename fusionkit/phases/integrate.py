@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from fusionkit.capture.aot import aot_backend
 from fusionkit.capture.compiling import call_model
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
@@ -22,9 +21,8 @@ from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.replay import ReplayReport, replay_hits
 from fusionkit.match.whole_model import ModelComparison, compare_model, visible_scale
 from fusionkit.numeric.sensitivity import Sensitivity
-from fusionkit.passes.compiled import Compiled, compile_subject, pattern_groups
+from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.hits import SiteMatch
-from fusionkit.passes.session import CompileSession
 from fusionkit.phases.analyze import FORECASTS
 from fusionkit.phases.study import Study
 from fusionkit.phases.unit import compared_outputs
@@ -146,7 +144,7 @@ def integrate(study: Study) -> Integration:
         return Integration(
             study, compiled, report, None, None, (), None, "rolled back: not every site is hit", tuple(gates)
         )
-    diff = diff_profiles(*_profiles(study))
+    diff = diff_profiles(*_profiles(study, compiled))
     gates.append(_kernel_gate(compiled, report, diff))
     benefit = _benefit(study, diff)
     if gates[1].verdict is Verdict.FAIL:
@@ -160,22 +158,16 @@ def integrate(study: Study) -> Integration:
     return Integration(study, compiled, report, diff, replays, whole, sensitivity, benefit, tuple(gates))
 
 
-def _profiles(study: Study) -> tuple[Profile, Profile]:
+def _profiles(study: Study, compiled: Compiled) -> tuple[Profile, Profile]:
     """One step eager and one compiled, as kernel_details.csv."""
-    model, subject = study.model.model, study.model
-    session = CompileSession(study.config(), pattern_groups(study.config()))
-    compiled = torch.compile(
-        model,
-        backend=aot_backend(session, decompositions=study.decompositions, freezing=study.config().freezes),
-    )
-    with torch.no_grad():
-        eager_profile = collect_cpu_profile(
-            lambda: call_model(model, subject), path=study.run_dir / EAGER_PROFILE, warmup=1
-        )
-        compiled_profile = collect_cpu_profile(
-            lambda: call_model(compiled, subject), path=study.run_dir / COMPILED_PROFILE, warmup=1
-        )
-    return eager_profile, compiled_profile
+
+    def collect(model: Callable[..., Any], path: str) -> Profile:
+        with torch.no_grad():
+            return collect_cpu_profile(
+                lambda: call_model(model, study.model), path=study.run_dir / path, warmup=1
+            )
+
+    return collect(study.model.model, EAGER_PROFILE), collect(compiled.outcome.model, COMPILED_PROFILE)
 
 
 def _whole_model(study: Study, compiled: Compiled) -> tuple[ModelComparison, ...]:

@@ -1,0 +1,106 @@
+"""The torch.compile backend `fusionkit`: found through torch's entry points, usable from any script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.aot import CompiledFunction, aot_backend
+from fusionkit.capture.capsule import write_capsule
+from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
+from fusionkit.config import CompilationConfig, config_from_options
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.compiled import pattern_groups
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.session import CompileSession
+
+
+class FusionBackend:
+    """A backend of its own: config, pattern registry, counts. `torch.compile(m, backend=FusionBackend(...))`.
+
+    `matches` holds every site so far, `graphs` every graph as it stood before the patterns. With
+    `config.capsule` the graphs are written there after each compile.
+    """
+
+    def __init__(self, config: CompilationConfig | None = None) -> None:
+        use_target(current_target() or "cpu")
+        self.config = config or CompilationConfig()
+        self._session = _WritingSession(self.config)
+        self._backend = aot_backend(
+            self._session, decompositions=self.config.decompositions, freezing=self.config.freezes
+        )
+
+    def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any], **_: Any) -> CompiledFunction:
+        """Compile one graph; what torch.compile calls."""
+        return self._backend(module, example_inputs)
+
+    @property
+    def matches(self) -> tuple[SiteMatch, ...]:
+        """Every match of every graph compiled so far."""
+        return tuple(self._session.matches)
+
+    @property
+    def graphs(self) -> tuple[CapturedGraph, ...]:
+        """Every graph compiled so far, before the patterns."""
+        return tuple(self._session.before)
+
+    def hits(self) -> dict[str, int]:
+        """Hits so far by pattern, 0 for a pattern that took part and hit nothing."""
+        counted = dict.fromkeys(self._session.patterns, 0)
+        for match in self.matches:
+            counted[match.pattern] += match.status == "hit"
+        return counted
+
+
+class _WritingSession(CompileSession):
+    """A session that writes its capsule whenever a graph is complete."""
+
+    def __init__(self, config: CompilationConfig) -> None:
+        super().__init__(config, pattern_groups(config))
+
+    def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
+        super().on_window(window, key, module)
+        if self.config.capsule is None:
+            return
+        capture = Capture(
+            subject="script",
+            target=current_target() or "none",
+            dtype="mixed",
+            size="own",
+            seed=0,
+            graphs=tuple(self.windows),
+            decompositions=self.config.decompositions,
+        )
+        write_capsule(capture, Path(self.config.capsule))
+
+
+_BACKEND_KEY = "_fusionkit_backend"
+
+
+def fusionkit(
+    module: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    options: dict[str, Any] | None = None,
+    mode: str | None = None,
+) -> CompiledFunction:
+    """`torch.compile(model, backend="fusionkit", options={...})`; the options are those of CompilationConfig.
+
+    torch calls this once per graph. The backend instance is kept in the caller's own `options` dict, so that
+    the graphs of one compile are counted together and those of another apart. `mode` is ignored.
+    """
+    del mode
+    if options is None:
+        return FusionBackend()(module, example_inputs)
+    if _BACKEND_KEY not in options:
+        options[_BACKEND_KEY] = FusionBackend(config_from_options(_own(options)))
+    backend: FusionBackend = options[_BACKEND_KEY]
+    return backend(module, example_inputs)
+
+
+def _own(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != _BACKEND_KEY}
