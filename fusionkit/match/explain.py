@@ -65,9 +65,14 @@ class Explainer:
             name: match.pattern for match in matches if match.status == "hit" for name in match.nodes
         }
 
-    def anchors(self, nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
-        """The nodes among `nodes` at which a site of the pattern can be recognised, in graph order."""
+    def anchors(self, nodes: Sequence[torch.fx.Node], *, telling: bool = False) -> list[torch.fx.Node]:
+        """The nodes among `nodes` at which a site of the pattern can be recognised, in graph order.
+
+        `telling`: only ops that say which fusion a chain belongs to; without it any op of the pattern will do.
+        """
         for wanted in self._anchor_packets():
+            if telling and wanted in FORM_OPS:
+                continue
             found = [node for node in nodes if packet(node) == wanted]
             if found:
                 return found

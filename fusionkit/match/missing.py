@@ -96,7 +96,7 @@ def explain_unmatched(matching: Matching, pattern: str) -> list[SiteExplanation]
     nodes = [
         node for node in matching.graphs[0].nodes if node.op == "call_function" and node.name not in taken
     ]
-    return [explainer.explain_anchor(anchor) for anchor in explainer.anchors(nodes)]
+    return [explainer.explain_anchor(anchor) for anchor in explainer.anchors(nodes, telling=True)]
 
 
 def _explainer(matching: Matching, pattern: str) -> Explainer:

@@ -25,7 +25,7 @@ from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.phases.analyze import FORECASTS
 from fusionkit.phases.study import Study
-from fusionkit.phases.unit import compared_outputs
+from fusionkit.phases.unit import compared_outputs, figures
 from fusionkit.profile.benefit import observed_benefit
 from fusionkit.profile.collect import collect_cpu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
@@ -97,7 +97,8 @@ class Integration:
                 "dtype": item.dtype,
                 "role": "gate" if item.dtype == "float32" else "report",
                 "verdict": str(item.verdict),
-                "reason": item.reason,
+                **figures(item.comparison),
+                "reason": None if item.verdict else item.reason,
             }
             for item in self.whole
         ]
@@ -106,10 +107,24 @@ class Integration:
         """How large a scale defect in every fused op must be for the whole-model gate to see it."""
         if self.sensitivity is None:
             return []
+        answers = {Verdict.PASS: "accepted", Verdict.FAIL: "refused", Verdict.INCONCLUSIVE: "cannot be told"}
         return [
-            {"scale": row.scale, "verdict": str(row.verdict), "reason": row.reason}
+            {
+                "output of every fused op": "as it is" if row.scale == 1 else f"times {row.scale:g}",
+                "the comparison": answers[row.verdict],
+                "mean error (ulp)": row.mean_ulps,
+                "max error (ulp)": row.max_ulps,
+                "reason": None if row.verdict else row.reason,
+            }
             for row in self.sensitivity.rows
         ]
+
+    def why_empty(self, layer: int) -> str:
+        """Why a layer (2 kernels, 3 numbers) has nothing to show: the layer before it, or nothing to find."""
+        failed = next((gate.name for gate in self.gates[: layer - 1] if gate.verdict is Verdict.FAIL), None)
+        if failed is not None:
+            return f"not run: the gate '{failed}' failed"
+        return {2: "every kernel runs as often as in eager", 3: "nothing was compared: no site was hit"}[layer]
 
     def write(self) -> PhaseRecord:
         """Write hits, profiles, compared outputs and the evidence."""
@@ -151,6 +166,9 @@ def integrate(study: Study) -> Integration:
         return Integration(study, compiled, report, diff, None, (), None, benefit, tuple(gates))
     replays = replay_hits(compiled, seed=study.model.seed)
     gates.append(Gate("numbers per site", replays.verdict, replays.reason))
+    if replays.verdict is Verdict.FAIL:
+        refused = "rolled back: a replaced site computes something else"
+        return Integration(study, compiled, report, diff, replays, (), None, refused, tuple(gates))
     whole = _whole_model(study, compiled)
     gates.append(_model_gate(whole))
     gates.append(_forecast_gate(study, report, diff))

@@ -1,0 +1,174 @@
+"""The commands over a subject, as scripts use them: JSON shapes, exit codes, one line per error."""
+
+import json
+from pathlib import Path
+
+import pytest
+from trial_files import write_trial
+
+from fusionkit.cli import main
+
+SUBJECT = "small_models:build"
+
+
+@pytest.fixture(autouse=True)
+def in_this_folder(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def run(capsys, *words):
+    code = main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_hits_json_has_the_shape_others_rely_on(capsys):
+    code, out, _ = run(capsys, "hits", "flux", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert {report[key] for key in ("subject", "target", "window", "dtype")} == {
+        "flux",
+        "cpu",
+        "before-freezing",
+        "bfloat16",
+    }
+    assert (report["graphs"], report["breaks"]) == (1, [])
+    counted = {name: (e["hits"], e["expected_sites"], e["verdict"]) for name, e in report["patterns"].items()}
+    assert counted == {
+        "rms_norm": (12, 12, "PASS"),
+        "rope": (8, 8, "PASS"),
+        "ada_layer_norm": (11, 11, "PASS"),
+        "gelu": (6, 6, "PASS"),
+    }
+    site = report["patterns"]["rms_norm"]["sites"][0]
+    assert site["module"] == "transformer_blocks.0.attn.norm_q"
+    assert site["source"].startswith("diffusers/")
+    assert site["reason"] is None
+    assert report["patterns"]["rms_norm"]["already_fused"] == report["patterns"]["rms_norm"]["skipped"] == []
+
+
+def test_a_models_own_factory_and_a_lock(capsys, tmp_path):
+    code, out, _ = run(capsys, "hits", SUBJECT, "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert {name: e["hits"] for name, e in report["patterns"].items()} == {"rms_norm": 1, "gelu": 1}
+    lock = tmp_path / "lock.json"
+    lock.write_text(out)
+    assert run(capsys, "hits", SUBJECT, "--check", str(lock))[0] == 0
+    report["patterns"]["rms_norm"]["sites"].append({"module": "norm2"})
+    report["patterns"]["rms_norm"]["hits"] = 2
+    lock.write_text(json.dumps(report))
+    code, out, _ = run(capsys, "hits", SUBJECT, "--check", str(lock))
+    assert code == 1
+    assert "changed: rms_norm: 2 hits then, 1 now; lost norm2" in out
+
+
+def test_no_site_at_all_is_no_pass(capsys):
+    code, out, _ = run(capsys, "hits", SUBJECT, "--patterns", "swiglu")
+    assert code == 1
+    assert "INCONCLUSIVE" in out
+
+
+def test_capture_then_hits_and_explain_from_the_capsule(capsys, tmp_path):
+    capsule = tmp_path / "small.json"
+    code, out, _ = run(capsys, "capture", SUBJECT, "--out", str(capsule), "--text")
+    assert code == 0
+    assert "graph 0 (inference), before-freezing" in out
+    assert (tmp_path / "small.0.before-freezing.txt").read_text().count("\n") > 10
+    code, out, _ = run(capsys, "hits", str(capsule), "--json", "--patterns", "rms_norm,gelu")
+    report = json.loads(out)
+    assert {name: e["hits"] for name, e in report["patterns"].items()} == {"rms_norm": 1, "gelu": 1}
+    assert code == 1  # no model, so no independent count: INCONCLUSIVE, and nothing passed
+    code, out, _ = run(capsys, "explain", str(capsule), "--pattern", "rms_norm", "--json")
+    assert [site["status"] for site in json.loads(out)["sites"]] == ["hit"]
+
+
+def test_explain_a_file_that_misses(capsys, tmp_path):
+    trial = write_trial(tmp_path, eps="2e-6")
+    code, out, _ = run(capsys, "explain", SUBJECT, "--pattern", str(trial), "--json")
+    assert code == 1
+    report = json.loads(out)
+    assert report["answer"] == "sites"
+    cause = report["sites"][0]["causes"][0]
+    assert (cause["type"], cause["expected"], cause["actual"]) == (
+        "scalar_literal",
+        "2e-06",
+        "9.999999974752427e-07",
+    )
+    assert set(cause) == {
+        "type", "pattern_node", "graph_node", "expected", "actual", "pattern_source", "graph_source", "fix", "edit",
+    }  # fmt: skip
+    assert "trial_rms_norm_pattern.py:" in cause["pattern_source"]
+    code, out, _ = run(capsys, "explain", SUBJECT, "--pattern", str(trial))
+    assert "pattern has 2e-06, graph has 9.999999974752427e-07" in out
+
+
+def test_explain_says_when_there_is_no_such_primitive(capsys):
+    code, out, _ = run(capsys, "explain", SUBJECT, "--pattern", "rope", "--json")
+    assert json.loads(out) == {
+        "schema": "fusionkit.explain/1",
+        "pattern": "rope",
+        "answer": "no_such_primitive",
+        "sites": [],
+    }
+    assert code == 1
+
+
+def test_numeric(capsys):
+    code, out, _ = run(capsys, "numeric", SUBJECT, "--json")
+    report = json.loads(out)
+    assert (code, report["verdict"], len(report["sites"]["sites"])) == (0, "PASS", 2)
+
+
+def test_doctor(capsys):
+    assert run(capsys, "doctor", "--target", "cpu")[0] == 0
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["cpu", "npu-dry", "npu"]
+    assert run(capsys, "doctor", "--target", "npu")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["hits", "fluxx"], "fluxx"),
+        (["hits", "small_models:nothing"], "nothing"),
+        (["hits", "small_models:broken"], "no such size"),
+        (["hits", "no_such_module:build"], "no_such_module"),
+        (["hits", "nowhere.json"], "nowhere.json"),
+        (["hits", SUBJECT, "--patterns", "gellu"], "unknown pattern 'gellu'"),
+        (["hits", SUBJECT, "--dtype", "int4"], "int4"),
+        (["hits", SUBJECT, "--target", "npu"], "target npu"),
+        (["hits", SUBJECT, "--check", "nowhere.json"], "nowhere.json"),
+        (["explain", SUBJECT, "--pattern", "nowhere.py"], "nowhere.py"),
+        (["kernels", "load", "nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(capsys, words, told):
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert told in err
+
+
+HEAD = "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us)\n"
+ROWS = "0,aclnnRsqrt_Rsqrt_Rsqrt,Rsqrt,AI_VECTOR_CORE,1,2,0\n0,aclnnAdd_Add_Add,Add,AI_VECTOR_CORE,4,2,0\n"
+FUSED = "0,aclnnRmsNorm_RmsNorm_RmsNorm,RmsNorm,AI_VECTOR_CORE,1,3,0\n"
+
+
+def test_kernels(capsys, tmp_path):
+    eager, fused = tmp_path / "eager.csv", tmp_path / "fused.csv"
+    eager.write_text(HEAD + ROWS)
+    fused.write_text(HEAD + FUSED)
+    code, out, _ = run(capsys, "kernels", "load", str(eager), "--json")
+    assert (code, json.loads(out)["rows"]) == (0, 2)
+    code, out, _ = run(capsys, "kernels", "diff", str(eager), str(fused), "--json")
+    diff = json.loads(out)
+    assert (code, diff["new"], sorted(diff["vanished"])) == (0, ["RmsNorm"], ["Add", "Rsqrt"])
+    hit = ["kernels", "hit", str(fused), "--kernel", "rms_norm", "--baseline", str(eager)]
+    assert run(capsys, *hit, "--expected", "1")[0] == 0
+    assert run(capsys, *hit, "--expected", "2")[0] == 1
+    assert run(capsys, *hit)[0] == 1  # nothing to compare with
+    assert run(capsys, "kernels", "copies", str(fused))[0] == 1
+    assert run(capsys, "kernels", "copies", str(fused), "--baseline", str(eager))[0] == 0

@@ -1,0 +1,156 @@
+"""The notebooks headless, as users run them: whole runs, their exit codes, their evidence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from trial_files import write_trial
+
+from fusionkit.evidence.verify import verify_evidence
+
+pytestmark = pytest.mark.notebook
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fusionkit.cli", *words], cwd=cwd, capture_output=True, text=True, timeout=900
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """All seven notebooks on Llama, once."""
+    out = tmp_path_factory.mktemp("whole") / "llama"
+    done = run("run", "parameters/llama-tiny.yaml", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PASS: 7 of 7 phases pass")
+    return out
+
+
+def test_the_record_has_the_literal_evidence_keys(whole):
+    text = (whole / "record.md").read_text()
+    for phase in range(1, 8):
+        assert f"- Phase {phase} 证据: " in text
+    for key in ("- 命中: ", "- 数值核验: ", "- 收益判定: ", "；开关状态: "):
+        assert key in text
+    assert "CPU" in text
+
+
+def test_a_second_run_gives_the_same_record(whole, tmp_path):
+    again = tmp_path / "llama"
+    assert run("run", "parameters/llama-tiny.yaml", "--out", str(again)).returncode == 0
+    assert (again / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
+
+
+def test_the_run_is_verified(whole):
+    done = run("verify", str(whole))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("verified:")
+
+
+def artifacts_of(run_dir: Path) -> list[str]:
+    return [
+        a["path"]
+        for line in (run_dir / "record.jsonl").read_text().splitlines()
+        for a in json.loads(line)["artifacts"]
+    ]
+
+
+def test_one_changed_byte_in_any_artifact_is_contradicted(whole, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    names = sorted(set(artifacts_of(copy)))
+    assert len(names) >= 15
+    for name in names:
+        path = copy / name
+        original = path.read_bytes()
+        middle = len(original) // 2
+        path.write_bytes(original[:middle] + bytes([original[middle] ^ 1]) + original[middle + 1 :])
+        found = verify_evidence(copy)
+        assert str(found.outcome) == "contradicted", name
+        assert any(finding.path == name for finding in found.findings), name
+        path.write_bytes(original)
+    assert verify_evidence(copy)
+
+
+def test_a_forged_claim_is_contradicted_even_with_right_hashes(whole, tmp_path):
+    """Hits and numbers are counted again from the artifacts, whatever the record says."""
+    from fusionkit.evidence.rechecks import recheck_phase
+    from fusionkit.store import read_json
+
+    phase = read_json(whole / "phases/06.json")
+    assert recheck_phase(whole, phase) == []
+    forged = json.loads(json.dumps(phase))
+    forged["hits"]["rms_norm"]["hits"] += 1
+    assert any("rms_norm" in finding.what for finding in recheck_phase(whole, forged))
+    forged = json.loads(json.dumps(phase))
+    site = next(iter(forged["numeric"]))
+    forged["numeric"][site]["max_ulps"] = 0.0
+    assert any(site in finding.what for finding in recheck_phase(whole, forged))
+
+
+def test_resume_runs_nothing_anew(whole):
+    done = run("run", "parameters/llama-tiny.yaml", "--out", str(whole), "--resume")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PASS: 7 of 7 phases pass")
+    assert "kept" in done.stderr
+
+
+def test_a_wrong_expected_number_stops_at_phase_6_and_names_both(tmp_path):
+    out = tmp_path / "run"
+    words = ["-P", "expected_sites.rms_norm=13", "--notebooks", "06,07", "--out", str(out)]
+    done = run("run", "parameters/flux-tiny.yaml", *words)
+    assert done.returncode == 1
+    assert "06_verify_integration" in done.stdout
+    assert "13" in done.stdout
+    assert "12" in done.stdout
+    assert (out / "phases/06.json").is_file()
+    assert not (out / "phases/07.json").exists()
+    assert str(verify_evidence(out).outcome) == "verified"
+
+
+def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path):
+    trial = write_trial(tmp_path, eps="1e-6")
+    out = tmp_path / "run"
+    words = ["-P", f"pattern_file={trial}", "--notebooks", "05,06,07", "--out", str(out)]
+    done = run("run", "parameters/flux-tiny.yaml", *words)
+    assert done.returncode == 1
+    page = (out / "05_debug_mismatch.html").read_text().replace("<wbr/>", "")
+    phase5 = json.loads((out / "phases/05.json").read_text())
+    for word in ("scalar_literal", "1e-06", "9.999999974752427e-07"):
+        assert word in phase5["reason"]
+        assert word in page
+    assert not (out / "phases/07.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["parameters/flux-tiny.yaml", "-P", "colour=red"], "colour"),
+        (["parameters/flux-tiny.yaml", "-P", "expected_sites.rms_nrm=1"], "rms_nrm"),
+        (["parameters/flux-tiny.yaml", "-P", "subject=fluxx"], "fluxx"),
+        (["nowhere.yaml"], "nowhere.yaml"),
+        (["{bad_yaml}"], "bad.yaml"),
+        (["parameters/flux-tiny.yaml", "-P", "pattern_file={bad_py}"], "bad_pattern.py line 1"),
+    ],
+)
+def test_misuse_is_one_line_exit_2_and_writes_nothing(tmp_path, words, told):
+    (tmp_path / "bad.yaml").write_text("subject: [flux\n")
+    (tmp_path / "bad_pattern.py").write_text("def f(:\n")
+    words = [
+        w.format(bad_yaml=tmp_path / "bad.yaml", bad_py=tmp_path / "bad_pattern.py") if "{" in w else w
+        for w in words
+    ]
+    before = sorted(tmp_path.iterdir())
+    done = run("run", *words, "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert told in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
