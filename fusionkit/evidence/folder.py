@@ -1,0 +1,141 @@
+"""A run folder belongs to one run at a time, and a run replaces only what a run wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fusionkit.errors import MisuseError, RunBrokenError
+from fusionkit.evidence.manifest import MANIFEST, Manifest, files_in, read_manifest
+
+_RUN_FILE = re.compile(
+    r"(phases|artifacts|inputs)/.+|\d\d_\w+(\.partial)?\.(ipynb|html)|record\.(md|jsonl)|index\.html|\.[^/]+"
+)
+
+
+def check_folder(run_dir: Path) -> Manifest | None:
+    """The manifest of the run that is there, None where nothing is; nothing is written.
+
+    Raises MisuseError where the folder holds a file that no run wrote.
+    """
+    if not run_dir.exists():
+        return None
+    if not run_dir.is_dir():
+        raise MisuseError(f"{run_dir}: is a file; give a folder with --out")
+    manifest = read_manifest(run_dir) if (run_dir / MANIFEST).is_file() else None
+    ours = set() if manifest is None else set(written_by(run_dir, manifest))
+    stranger = next((name for name in files_in(run_dir) if name not in ours), None)
+    if stranger is not None:
+        raise MisuseError(f"{run_dir}: holds {stranger}, which no run wrote; move it, or give another --out")
+    return manifest
+
+
+@contextmanager
+def run_folder(run_dir: Path, previous: Manifest | None, *, keep: bool) -> Iterator[None]:
+    """Make the folder and hold it for this run; empty it of the previous run unless `keep`.
+
+    Where this run does not get as far as its manifest, the previous run is put back. Raises MisuseError while
+    another run holds the folder, RunBrokenError when it cannot be made.
+    """
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(_locked(run_dir))
+        if previous is not None and not keep and _set_aside(run_dir, previous):
+            locks.enter_context(_locked(run_dir))
+        try:
+            yield
+        finally:
+            if previous is not None and not any(files_in(run_dir)) and not (run_dir / MANIFEST).exists():
+                _put_back(run_dir)
+
+
+def previous_dir(run_dir: Path) -> Path:
+    """Where the run before is kept until the next one has come to its end."""
+    return run_dir.with_name(f"{run_dir.name}.previous")
+
+
+def drop_previous(run_dir: Path) -> None:
+    """Remove the run that was kept beside the folder, if there is one."""
+    aside = previous_dir(run_dir)
+    if (aside / MANIFEST).is_file():
+        with contextlib.suppress(MisuseError):
+            _remove_run(aside, read_manifest(aside))
+        with contextlib.suppress(OSError):
+            aside.rmdir()
+
+
+def remove_files(run_dir: Path, names: Iterable[str]) -> None:
+    """Remove files of the run folder, and the folders in it that become empty."""
+    try:
+        for name in names:
+            (run_dir / name).unlink(missing_ok=True)
+            for parent in Path(name).parents:
+                if parent != Path() and (run_dir / parent).is_dir() and not any((run_dir / parent).iterdir()):
+                    (run_dir / parent).rmdir()
+    except OSError as error:
+        raise RunBrokenError(f"{run_dir}: cannot remove the run before ({error.strerror})") from error
+
+
+def written_by(run_dir: Path, manifest: Manifest) -> list[str]:
+    """The files that the manifest lists; where the run was killed, also those named like a run's files."""
+    return [
+        name
+        for name in files_in(run_dir)
+        if name in manifest.outputs or (manifest.ended is None and _RUN_FILE.fullmatch(name))
+    ]
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        handle = os.open(run_dir, os.O_RDONLY)
+    except OSError as error:
+        raise RunBrokenError(f"{run_dir}: cannot make the run folder ({error.strerror})") from error
+    try:
+        _lock(handle, run_dir)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, run_dir: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):  # other errors: a file system without locks
+            raise MisuseError(
+                f"{run_dir}: another run is writing there; wait, or give another --out"
+            ) from error
+
+
+def _set_aside(run_dir: Path, manifest: Manifest) -> bool:
+    """Take the previous run away: keep one that came to its end, as `.previous`, else remove what it left.
+
+    True when the folder itself was renamed, so that there is none any more.
+    """
+    aside = previous_dir(run_dir)
+    if manifest.return_code in (0, 1) and not aside.exists():
+        with contextlib.suppress(OSError):  # a mount point, or a parent that cannot be written
+            run_dir.rename(aside)
+            return True
+    _remove_run(run_dir, manifest)
+    return False
+
+
+def _put_back(run_dir: Path) -> None:
+    aside = previous_dir(run_dir)
+    if aside.is_dir():
+        with contextlib.suppress(OSError):
+            for folder, _, _ in os.walk(run_dir, topdown=False):
+                os.rmdir(folder)
+            aside.rename(run_dir)
+
+
+def _remove_run(run_dir: Path, manifest: Manifest) -> None:
+    remove_files(run_dir, [*written_by(run_dir, manifest), MANIFEST])

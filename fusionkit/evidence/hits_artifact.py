@@ -1,0 +1,141 @@
+"""Hits as evidence: the graphs before and after, the counted sites, and how a verifier counts again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fusionkit.capture.capsule import write_capsule
+from fusionkit.capture.graphs import Capture
+from fusionkit.capture.reading import read_capsule
+from fusionkit.config import pattern_names, select_patterns
+from fusionkit.errors import MisuseError
+from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.match.hits import HitReport
+from fusionkit.match.ops import FUSED_OPS, packet
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.registry import enabled_groups
+from fusionkit.passes.session import match_pass_for
+from fusionkit.store import read_json, write_json
+
+SCHEMA = "fusionkit.hits-evidence/1"
+
+
+def write_hits(run_dir: Path, name: str, compiled: Compiled, report: HitReport) -> list[dict[str, str]]:
+    """Write `artifacts/<name>.json` with its two capsules; returns the artifacts for the phase's record."""
+    folder = f"artifacts/{name}"
+    before, after = f"{folder}.before.capsule.json", f"{folder}.after.capsule.json"
+    write_capsule(compiled.capture(), run_dir / before)
+    write_capsule(compiled.capture(compiled.after), run_dir / after)
+    entry = {
+        "schema": SCHEMA,
+        "before": before,
+        "after": after,
+        "decompositions": compiled.config.decompositions,
+        "from_file": [name for name in compiled.groups if _is_trial(compiled, name)],
+        "report": report.to_dict(),
+    }
+    write_json(run_dir / f"{folder}.json", entry)
+    return [
+        {"path": f"{folder}.json", "kind": "hits"},
+        {"path": before, "kind": "capsule"},
+        {"path": after, "kind": "capsule"},
+    ]
+
+
+def claim_hits(report: HitReport) -> dict[str, Any]:
+    """What a phase's `hits` says of each pattern."""
+    return {
+        name: {key: entry.to_dict()[key] for key in ("hits", "expected_sites", "verdict", "reason")}
+        for name, entry in report.patterns.items()
+    }
+
+
+def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    """Count again: the kit's patterns are matched anew in the capsule, every hit is looked for in both graphs.
+
+    A pattern that came from a file is not executed: its hits are borne out by the nodes that vanished and the
+    fused ops that stand in their place.
+    """
+    run_dir = path.parents[1]
+    relative = f"artifacts/{path.name}"
+    use_target(current_target() or "cpu")
+    try:
+        entry = read_json(path)
+        before, after = read_capsule(run_dir / entry["before"]), read_capsule(run_dir / entry["after"])
+        recorded = entry["report"]["patterns"]
+        findings = _claims(phase, recorded)
+        for name, said in recorded.items():
+            findings += [
+                Finding(relative, f"{name}: {what}") for what in _vanished(name, said, before, after)
+            ]
+        findings += [Finding(relative, what) for what in _rematch(entry, before)]
+    except (MisuseError, KeyError, TypeError, IndexError, AttributeError) as error:
+        return [Finding(relative, f"cannot be read as hits ({error!s:.200})")]
+    return findings
+
+
+def _claims(phase: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[Finding]:
+    where = f"phases/{phase['phase']:02d}.json"
+    findings = []
+    for name, claim in phase["hits"].items():
+        if name not in recorded:
+            findings.append(Finding(where, f"hits of {name} are in no artifact", Effect.INCOMPLETE))
+            continue
+        wrong = [key for key in claim if claim[key] != recorded[name].get(key)]
+        if wrong:
+            findings.append(Finding(where, f"{name}: {', '.join(wrong)} differ from the artifact"))
+    return findings
+
+
+def _vanished(name: str, said: Mapping[str, Any], before: Capture, after: Capture) -> list[str]:
+    """Contradictions between the recorded sites and the two graphs."""
+    problems = []
+    if said["hits"] != len(said["sites"]):
+        problems.append(f"says {said['hits']} hits and lists {len(said['sites'])}")
+    old = {(graph.key.index, node.name): node for graph in before.graphs for node in graph.nodes}
+    new = {(graph.key.index, node.name): node for graph in after.graphs for node in graph.nodes}
+    for site in said["sites"]:
+        if any((site["graph"], node) not in old for node in site["nodes"]):
+            problems.append(f"site {site['anchor']} lists nodes that the graph before does not have")
+        kept = new.get((site["graph"], site["anchor"]))
+        if kept is not None and kept.target == old[(site["graph"], site["anchor"])].target:
+            problems.append(f"site {site['anchor']} still stands in the graph after")
+    wanted = FUSED_OPS.get(name, ())
+    fused = sum(packet(node) in wanted for node in new.values()) - sum(
+        packet(node) in wanted for node in old.values()
+    )
+    if wanted and fused != said["hits"]:
+        problems.append(f"{said['hits']} hits recorded, {fused} fused ops were added to the graph")
+    expected = said["expected_sites"]
+    if said["verdict"] == "PASS" and (
+        expected is None or len(said["sites"]) + len(said["skipped"]) + len(said["already_fused"]) != expected
+    ):
+        problems.append(f"passes with {said['hits']} hits of {expected} sites")
+    return problems
+
+
+def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
+    """The kit's own patterns, matched anew in the recorded graphs, in the recorded order."""
+    names = [name for name in entry["report"]["patterns"] if name not in entry["from_file"]]
+    known = tuple(name for name in names if name in pattern_names())
+    if entry["from_file"]:
+        return []  # what a file's pattern took cannot be known without running it
+    matcher = match_pass_for(enabled_groups(select_patterns(known)), entry["decompositions"])
+    found: dict[str, int] = dict.fromkeys(known, 0)
+    for graph in before.graphs:
+        for match in matcher.apply(graph.module, graph.key.index):
+            found[match.pattern] += match.status == "hit"
+    recorded = entry["report"]["patterns"]
+    return [
+        f"{name}: {recorded[name]['hits']} hits recorded, {count} found anew"
+        for name, count in found.items()
+        if count != recorded[name]["hits"]
+    ]
+
+
+def _is_trial(compiled: Compiled, name: str) -> bool:
+    flags = compiled.config.fusion_patterns
+    return name not in enabled_groups(flags) or compiled.groups[name] is not enabled_groups(flags)[name]

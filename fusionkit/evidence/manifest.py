@@ -1,0 +1,150 @@
+"""manifest.json: what went into a run, what came out, and the only place where times stand.
+
+The file is sealed: it is canonical JSON and holds the SHA-256 of itself without that entry, so that a changed
+byte in it shows as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fusionkit.errors import MisuseError
+from fusionkit.store import read_json, sha256_bytes, sha256_file, to_json, write_text
+
+SCHEMA = "fusionkit/manifest/1"
+MANIFEST = "manifest.json"
+IGNORED_FOLDERS = frozenset(
+    {".ipynb_checkpoints"}
+)  # JupyterLab's, made when a page of the run is opened there
+
+HashCache = MutableMapping[tuple[str, int, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that the run read: `path` relative to the run folder, `copy` the one kept in it, if any."""
+
+    path: str
+    kind: str
+    sha256: str
+    copy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookRun:
+    """One executed notebook: `key` hashes all it depends on, `outputs` are its files, `error` what broke it."""
+
+    name: str
+    number: int
+    key: str
+    return_code: int
+    verdict: str | None
+    started: str
+    ended: str
+    outputs: tuple[str, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The state of a run; `ended` and `return_code` are None while it goes on, or when it was killed."""
+
+    command: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    environment: Mapping[str, str | None]
+    package_sha256: str
+    selected: tuple[str, ...]
+    inputs: tuple[InputFile, ...]
+    started: str
+    ended: str | None = None
+    return_code: int | None = None
+    notebooks: tuple[NotebookRun, ...] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, without the seal."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    def notebook(self, name: str) -> NotebookRun | None:
+        """The run of the notebook of that name, or None."""
+        return next((run for run in self.notebooks if run.name == name), None)
+
+
+def now() -> str:
+    """The current time, UTC, as the manifest writes it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def write_manifest(run_dir: Path, manifest: Manifest) -> Path:
+    """Write the sealed manifest, atomically."""
+    return write_text(run_dir / MANIFEST, _sealed(manifest.to_dict()))
+
+
+def read_manifest(run_dir: Path) -> Manifest:
+    """Read the manifest of a run folder. Raises MisuseError when there is none, or none of this schema."""
+    path = run_dir / MANIFEST
+    if not path.is_file():
+        raise MisuseError(
+            f"{run_dir}: not a run folder (it has no {MANIFEST}); give a folder that a run wrote"
+        )
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise MisuseError(f"{path}: not a manifest of schema {SCHEMA}; run again")
+    try:
+        return _manifest(value)
+    except (KeyError, TypeError) as error:
+        raise MisuseError(f"{path}: not a manifest of schema {SCHEMA} ({error}); run again") from error
+
+
+def is_sealed(run_dir: Path) -> bool:
+    """Whether the manifest is byte for byte what `write_manifest` wrote."""
+    data = (run_dir / MANIFEST).read_bytes()
+    value = read_json(run_dir / MANIFEST)
+    value.pop("sha256", None)
+    return data == _sealed(value).encode("utf-8")
+
+
+def files_in(run_dir: Path) -> Iterator[str]:
+    """Every file of a run folder but the manifest, relative; a link to a folder counts as a file."""
+    for folder, names, files in os.walk(run_dir):
+        names[:] = sorted(name for name in names if name not in IGNORED_FOLDERS)
+        links = [name for name in names if (Path(folder) / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            relative = (Path(folder) / name).relative_to(run_dir).as_posix()
+            if relative != MANIFEST:
+                yield relative
+
+
+def hash_outputs(run_dir: Path, cache: HashCache) -> dict[str, str]:
+    """SHA-256 of every file of the run folder; `cache` spares files whose size and time did not change."""
+    hashes = {}
+    for relative in files_in(run_dir):
+        path = run_dir / relative
+        status = path.lstat()
+        key = (relative, status.st_size, status.st_mtime_ns)
+        if key not in cache:
+            cache[key] = sha256_file(path)
+        hashes[relative] = cache[key]
+    return hashes
+
+
+def _sealed(value: dict[str, Any]) -> str:
+    return to_json({**value, "sha256": sha256_bytes(to_json(value).encode("utf-8"))}) + "\n"
+
+
+def _manifest(value: dict[str, Any]) -> Manifest:
+    fields = {name: value[name] for name in Manifest.__dataclass_fields__}
+    fields |= {
+        "command": tuple(value["command"]),
+        "selected": tuple(value["selected"]),
+        "inputs": tuple(InputFile(**entry) for entry in value["inputs"]),
+        "notebooks": tuple(
+            NotebookRun(**{**entry, "outputs": tuple(entry["outputs"])}) for entry in value["notebooks"]
+        ),
+    }
+    return Manifest(**fields)

@@ -1,0 +1,188 @@
+"""The cells of an executed notebook as its page shows them: the answer first, parameters short, nothing active."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_WIDGET = re.compile(r"^application/vnd\.jupyter\.widget")
+_ACTIVE = frozenset(
+    {"application/javascript", "text/javascript", "application/ecmascript", "text/vnd.mermaid"}
+)
+_REPR = frozenset({"text/plain"})
+_SMALL_NUMBER = re.compile(r"\b[0-9.]+e-[0-9]+\b")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST_ERROR = 600
+
+Cell = dict[str, Any]
+
+
+def page_cells(cells: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Copies of the cells without active parts; the answer stands below the first markdown cell.
+
+    The cells tagged `parameters` and `injected-parameters` become one, with what the notebook was given as a
+    list. Neither happens where a notebook has no such cells, or where they hold more than literals.
+    """
+    kept = _with_parameters([_inert(cell, number) for number, cell in enumerate(cells, start=1)])
+    answer = _answer(cells)
+    if answer:
+        first = next((i for i, cell in enumerate(kept, start=1) if cell["cell_type"] == "markdown"), 0)
+        kept.insert(first, _shown("answer", answer))
+    return kept
+
+
+def badge(verdict: str) -> str:
+    """A verdict as the pages show it."""
+    kind = re.sub(r"[^a-z]+", "-", verdict.lower())
+    return f'<span class="badge {kind}">{html.escape(verdict)}</span>'
+
+
+def gate_table(gates: Sequence[Mapping[str, str]]) -> str:
+    """Name, verdict and reason of each gate."""
+    rows = "".join(
+        f"<tr><td>{html.escape(gate['name'])}</td><td>{badge(gate['verdict'])}</td>"
+        f"<td>{_told_whole(gate['reason'])}</td></tr>"
+        for gate in gates
+    )
+    return f"<table><thead><tr><th>gate</th><th>verdict</th><th>reason</th></tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _told_whole(text: str) -> str:
+    """Escaped, with no line break inside 1e-06."""
+    return _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', html.escape(text))
+
+
+def _answer(cells: Sequence[Mapping[str, Any]]) -> str:
+    """What the notebook found, or where it broke; "" where it says neither."""
+    code = [(n, cell) for n, cell in enumerate(cells, start=1) if cell["cell_type"] == "code"]
+    outputs = [(number, output) for number, cell in code for output in cell["outputs"]]
+    for number, output in outputs:
+        if output["output_type"] == "error":
+            told = " ".join(_ANSI.sub("", f"{output['ename']}: {output['evalue']}").split())
+            short = told if len(told) <= _LONGEST_ERROR else f"{told[:_LONGEST_ERROR]} ..."
+            return f"<p>{badge('BROKEN')} in cell {number}: {html.escape(short)}</p>"
+    for _, output in outputs:
+        found = _told(output)
+        if found is not None:
+            gates = gate_table(found["gates"]) if found["gates"] else html.escape(found["reason"])
+            return f"<p>{badge(found['verdict'])}</p>{gates}"
+    started = [n for n, cell in code if cell.get("execution_count") is not None]
+    missing = [n for n, cell in code if cell.get("execution_count") is None and cell["source"]]
+    if started and missing:
+        return f"<p>{badge('BROKEN')} cell {missing[0]} did not come to its end.</p>"
+    return ""
+
+
+def _told(output: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What `views.outcome` put into an output's metadata: verdict, reason, gates; None where it did not."""
+    found = output.get("metadata", {}).get("text/html")
+    found = found.get("fusionkit") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    gates = [gate for gate in found.get("gates") or () if isinstance(gate, dict)]
+    return {
+        "verdict": str(found.get("verdict", "")),
+        "reason": str(found.get("reason", "")),
+        "gates": [{key: str(gate.get(key, "")) for key in ("name", "verdict", "reason")} for gate in gates],
+    }
+
+
+def _with_parameters(cells: list[Cell]) -> list[Cell]:
+    """The two parameter cells as one that shows a list; the code is kept, folded."""
+    tagged = {
+        tag: cell
+        for cell in cells
+        if cell["cell_type"] == "code"
+        for tag in cell["metadata"].get("tags", ())
+        if tag in ("parameters", "injected-parameters")
+    }
+    defaults = _literals(tagged.get("parameters"))
+    given = _literals(tagged.get("injected-parameters")) if "injected-parameters" in tagged else {}
+    if not defaults or given is None:
+        return cells
+    last = tagged.get("injected-parameters", tagged["parameters"])
+    listed = {**last, "outputs": [*last["outputs"], _html_output(_parameter_list(defaults, given))]}
+    return [
+        listed if cell is last else cell for cell in cells if cell is last or cell is not tagged["parameters"]
+    ]
+
+
+def _literals(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Name -> value of a cell of plain assignments of literals; None for any other cell."""
+    found: dict[str, Any] = {}
+    try:
+        for statement in ast.parse("" if cell is None else "".join(cell["source"])).body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if isinstance(statement, ast.AnnAssign):
+                target = statement.target
+            if not isinstance(target, ast.Name):
+                return None
+            found[target.id] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+    except (SyntaxError, ValueError, TypeError):
+        return None
+    return found
+
+
+def _parameter_list(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """What the notebook was given; those that differ from its defaults stand out, empty ones are only named."""
+    values = {**defaults, **given}
+    told = {name: _value(value) for name, value in values.items()}
+    items = "".join(
+        f"<div{'' if values[name] == defaults.get(name) else ' class=changed'}>"
+        f"<dt>{html.escape(name)}</dt> <dd>{html.escape(text)}</dd></div>"
+        for name, text in told.items()
+        if text
+    )
+    unset = ", ".join(name for name, text in told.items() if not text)
+    rest = f'<div class="unset">not set: {html.escape(unset)}</div>' if unset else ""
+    return f'<dl class="parameters">{items}{rest}</dl>'
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items() if inner is not None)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _shown(tag: str, markup: str) -> Cell:
+    """A cell that shows `markup` and has no code."""
+    return {
+        "cell_type": "code",
+        "id": f"page-{tag}",
+        "metadata": {"tags": [tag], "transient": {"remove_source": True}},
+        "source": "",
+        "execution_count": None,
+        "outputs": [_html_output(markup)],
+    }
+
+
+def _html_output(markup: str) -> dict[str, Any]:
+    return {"output_type": "display_data", "data": {"text/html": markup}, "metadata": {}}
+
+
+def _inert(cell: Mapping[str, Any], number: int) -> Cell:
+    if cell["cell_type"] != "code":
+        return dict(cell)
+    outputs = [out for output in cell["outputs"] for out in _inert_output(output, number)]
+    return {**cell, "outputs": outputs}
+
+
+def _inert_output(output: Mapping[str, Any], cell_number: int) -> list[dict[str, Any]]:
+    """The output without its active parts; nothing where it is a widget or no more than its repr is left."""
+    if "data" not in output:
+        return [dict(output)]
+    data = {mime: value for mime, value in output["data"].items() if mime not in _ACTIVE}
+    if any(_WIDGET.match(mime) for mime in data) or (len(data) < len(output["data"]) and set(data) <= _REPR):
+        return []
+    metadata = {key: value for key, value in output.get("metadata", {}).items() if key != "text/html"}
+    for mime in data:
+        if mime.startswith("image/"):
+            metadata[mime] = {"alt": f"output of cell {cell_number}", **metadata.get(mime, {})}
+    return [{**output, "data": data, "metadata": metadata}]

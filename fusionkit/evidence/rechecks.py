@@ -1,0 +1,56 @@
+"""What a claim of a phase is computed anew from: one row per kind of artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fusionkit.evidence.finding import Effect, Finding
+
+Recheck = Callable[[Path, Mapping[str, Any]], list[Finding]]
+"""Called with the artifact and the phase that lists it; returns what the artifact does not bear out."""
+
+
+def _numeric(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    from fusionkit.evidence.numeric_artifact import recheck  # imports torch
+
+    return recheck(path, phase)
+
+
+def _hits(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    from fusionkit.evidence.hits_artifact import recheck  # imports torch
+
+    return recheck(path, phase)
+
+
+RECHECKS: dict[str, Recheck] = {
+    "hits": _hits,
+    "numeric": _numeric,
+}
+
+CLAIMS: dict[str, tuple[str, ...]] = {
+    # entry of a phase: the kinds of artifact of which one at least must bear it out
+    "hits": ("hits", "kernels"),
+    "numeric": ("numeric",),
+}
+
+
+def recheck_phase(run_dir: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    """Compute the phase's claims anew from its artifacts; a claim without an artifact is incomplete."""
+    findings = []
+    where = f"phases/{phase['phase']:02d}.json"
+    kinds = {artifact["kind"] for artifact in phase["artifacts"]}
+    for entry, wanted in CLAIMS.items():
+        if phase[entry] and kinds.isdisjoint(wanted):
+            what = f"`{entry}` is claimed, but no artifact of kind {' or '.join(wanted)} bears it out"
+            findings.append(Finding(where, what, Effect.INCOMPLETE))
+    for artifact in phase["artifacts"]:
+        path = run_dir / artifact["path"]
+        if artifact["kind"] not in RECHECKS:
+            continue
+        if not path.is_file():
+            findings.append(Finding(artifact["path"], "the artifact is missing", Effect.INCOMPLETE))
+            continue
+        findings += RECHECKS[artifact["kind"]](path, phase)
+    return findings

@@ -1,0 +1,170 @@
+"""What a phase found, one JSON file each, and the record of the whole run that is made from those files.
+
+`phases/NN.json` is the source; `record.jsonl` (one line per phase) and `record.md` are rendered from all of
+them after every write. Times and durations have no place here: they are in the manifest.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fusionkit.errors import MisuseError
+from fusionkit.evidence.gates import Gate, phase_reason, phase_verdict
+from fusionkit.evidence.markdown import render_record
+from fusionkit.store import read_json, to_json, write_json, write_text
+from fusionkit.verdict import Verdict
+
+SCHEMA = "fusionkit/phase/1"
+RECORD_JSONL = "record.jsonl"
+RECORD_MD = "record.md"
+
+_TIME_KEY = re.compile(
+    r"^(\w+_)?(us|ms|ns|secs?|seconds|minutes|hours|times?|timings?|timestamp|durations?|elapsed|date|datetime"
+    r"|started|ended|wallclock)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseRecord:
+    """What one phase found.
+
+    `hits` and `numeric` hold what the phase claims (per pattern, per site); `artifacts` the files that bear
+    it out: `{"path": <relative to the run folder>, "kind": <a key of rechecks.RECHECKS, or another word>}`.
+    `benefit` is adoption or rollback with its ground, `switch` the state of the flag.
+    """
+
+    phase: int
+    notebook: str
+    subject: str
+    target: str
+    window: str
+    dtype: str
+    gates: Sequence[Gate]
+    hits: Mapping[str, Any] = field(default_factory=dict)
+    numeric: Mapping[str, Any] = field(default_factory=dict)
+    benefit: str = ""
+    switch: str = ""
+    artifacts: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the gates combine to."""
+        return phase_verdict(self.gates)
+
+    @property
+    def reason(self) -> str:
+        """The reasons of the gates that decide the verdict."""
+        return phase_reason(self.gates)
+
+    def __bool__(self) -> bool:
+        return bool(self.verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; a number that is not finite becomes the string "nan", "inf" or "-inf"."""
+        names = ("phase", "notebook", "subject", "target", "window", "dtype", "benefit", "switch")
+        return {
+            "schema": SCHEMA,
+            **{name: getattr(self, name) for name in names},
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "gates": [gate.to_dict() for gate in self.gates],
+            "hits": _plain(self.hits, "hits"),
+            "numeric": _plain(self.numeric, "numeric"),
+            "artifacts": [dict(artifact) for artifact in self.artifacts],
+        }
+
+
+def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:
+    """Write the phase's file into the run folder and render the record anew; returns the phase's file.
+
+    A phase written before is replaced. Raises MisuseError for a time in the record, a value that JSON does
+    not have, or an artifact that is not a file of the run folder; RunBrokenError when the folder cannot be
+    written.
+    """
+    folder = Path(run_dir)
+    if not 1 <= record.phase <= 99:
+        raise MisuseError(f"phase {record.phase}: phases are numbered 1 to 99")
+    _check_artifacts(folder, record)
+    path = write_json(phase_path(folder, record.phase), _relative(record.to_dict(), folder))
+    write_record(folder)
+    return path
+
+
+def phase_path(run_dir: Path, phase: int) -> Path:
+    """Where the file of a phase is."""
+    return run_dir / "phases" / f"{phase:02d}.json"
+
+
+def read_phases(run_dir: Path) -> list[dict[str, Any]]:
+    """The phases written so far, in order. Raises MisuseError naming a file that is no phase."""
+    phases = []
+    for path in sorted((run_dir / "phases").glob("[0-9][0-9].json")):
+        value = read_json(path)
+        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+            raise MisuseError(f"{path}: not a phase of schema {SCHEMA}; run the notebook again")
+        phases.append(value)
+    return phases
+
+
+def record_jsonl(phases: Sequence[Mapping[str, Any]]) -> str:
+    """The text of record.jsonl: one line per phase, canonical JSON."""
+    return "".join(to_json(phase, indent=None) + "\n" for phase in phases)
+
+
+def write_record(run_dir: Path) -> None:
+    """Render record.jsonl and record.md from the phases of the run folder."""
+    phases = read_phases(run_dir)
+    write_text(run_dir / RECORD_JSONL, record_jsonl(phases))
+    write_text(run_dir / RECORD_MD, render_record(phases))
+
+
+def _check_artifacts(run_dir: Path, record: PhaseRecord) -> None:
+    root = run_dir.resolve()
+    for artifact in record.artifacts:
+        if set(artifact) != {"path", "kind"}:
+            raise MisuseError(f"phase {record.phase}: an artifact is {{path, kind}}, not {dict(artifact)!r}")
+        path = Path(artifact["path"])
+        if path.is_absolute() or not (root / path).resolve().is_relative_to(root):
+            raise MisuseError(
+                f"phase {record.phase}: artifact {path} must be relative, inside the run folder"
+            )
+        if not (root / path).is_file():
+            raise MisuseError(
+                f"phase {record.phase}: artifact {path} is not there; write it before the record"
+            )
+
+
+def _plain(value: Any, where: str) -> Any:
+    """`value` in JSON types; refuses keys that name a time."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or _TIME_KEY.match(key):
+                raise MisuseError(f"{where}.{key}: no times and only text keys in a record; see the manifest")
+        return {key: _plain(inner, f"{where}.{key}") for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, where) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    raise MisuseError(f"{where}: {type(value).__name__} is not a JSON type; use to_dict() or .item()")
+
+
+def _relative(value: Any, run_dir: Path) -> Any:
+    """`value` with paths of the run folder made relative: the record does not depend on where it lies."""
+    if isinstance(value, dict):
+        return {key: _relative(inner, run_dir) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_relative(inner, run_dir) for inner in value]
+    if isinstance(value, str):
+        for folder in (run_dir.resolve(), run_dir.absolute()):
+            value = value.replace(f"{folder}/", "")
+    return value
