@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 1: where the primitives are
 #
+# **Question:** which primitives does this model hold, where do their values come from, and which fusions are worth a try?
+#
 # The model is captured as torch.compile sees it, in both windows. Shown are the source of every counted primitive, where its
 # values come from in each window, and one row per candidate fusion: whether it is reused, what it should bring, and which path it takes.
 # A rejected candidate keeps its reason.
@@ -49,7 +51,15 @@ study = open_study(
 
 # %%
 analysis = analyze(study, api_stage)
-views.table(analysis.graph_rows(), "Graphs of the compile")
+views.table(analysis.graph_rows(), "Graphs of the compile", empty="the compile gave no graph")
+
+# %% [markdown]
+# ## Candidates
+
+# %%
+views.table(
+    [row.to_dict() for row in analysis.candidates], "Candidate fusions, from the sites counted in eager mode"
+)
 
 # %% [markdown]
 # ## The primitives' own source
@@ -62,13 +72,15 @@ views.source(analysis.fragments)
 # A weight that is a placeholder in the window where the pattern runs is an argument of the pattern. A get_attr is a constant of the graph.
 
 # %%
-views.table(analysis.parameters, "Node behind each pattern argument, per window")
+views.table(
+    analysis.parameters,
+    "Node behind each pattern argument, per window",
+    empty="no existing pattern matches in either window",
+    merge=["pattern"],
+)
 
 # %% [markdown]
-# ## Candidates
-
-# %%
-views.table([row.to_dict() for row in analysis.candidates], "Candidate rows")
+# ## Gates
 
 # %%
 views.gates(analysis.gates)

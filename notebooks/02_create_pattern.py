@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 2: create a pattern, or reuse one
 #
+# **Question:** does an existing pattern take every site, and where not, what should a new one look like?
+#
 # Existing patterns are tried first, on the model's own compile graph. Where one misses, a new file is drafted in this run's folder from the
 # nodes that stand in the graph. Nothing that exists is modified, and a gate proves it.
 
@@ -48,13 +50,16 @@ study = open_study(
 
 # %%
 creation = create(study)
-views.table(creation.rows, "Decision per fusion")
+views.table(creation.rows, "Decision per fusion", empty="no fusion takes part in this run")
 
 # %% [markdown]
-# ## New files
+# ## Pattern files of this run
 
 # %%
-views.texts(creation.file_rows(), "file", "text")
+views.texts(creation.file_rows(), "file", "text", empty="no new file: the existing patterns take every site")
+
+# %% [markdown]
+# ## Gates
 
 # %%
 views.gates(creation.gates)

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 3: the three registrations
 #
+# **Question:** what has to be added where, so that each pattern is exported, registered and switched on, and can the matcher reach it?
+#
 # Export, registry entry and flag, as diffs for the kit's own layout and for MindIE-SD's. They are written only into the checkout that is
 # given as a parameter. Every name derives from one. A pattern that the matcher cannot reach stops the run here.
 
@@ -44,24 +46,34 @@ study = open_study(
     run_dir=run_dir,
 )
 
+# %% [markdown]
+# ## Names
+
 # %%
 registration = register(study, checkout=checkout_dir, old_name=old_name)
-views.table(registration.name_rows(), "Names")
+views.table(registration.name_rows(), "Every name of a fusion", empty="no fusion takes part in this run")
 
 # %% [markdown]
 # ## The diffs
 
 # %%
-views.text(registration.diff_text("fusionkit"), "fusionkit")
+views.text(registration.diff_text("fusionkit"), "For the kit's own layout")
 
 # %%
-views.text(registration.diff_text("mindiesd"), "MindIE-SD (against empty files unless a checkout is given)")
+views.text(
+    registration.diff_text("mindiesd"),
+    "For MindIE-SD's layout (against empty files unless a checkout is given)",
+)
 
 # %% [markdown]
 # ## Can the matcher reach them?
+# Variants whose search graphs are equal share one matcher entry.
 
 # %%
-views.table(registration.rows, "Reachability")
+views.table(registration.rows, "Reachability", empty="no fusion takes part in this run")
+
+# %% [markdown]
+# ## Gates
 
 # %%
 views.gates(registration.gates)

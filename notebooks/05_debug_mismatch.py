@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 5: every site accounted for
 #
+# **Question:** is every counted site a hit, and where one is not, why?
+#
 # The sites were counted in eager mode, by hooks, without looking at a graph. Each one is now a hit, already fused by the library, skipped
 # with a reason, or a miss with cause and node. Anything else fails.
 
@@ -44,20 +46,24 @@ study = open_study(
 )
 
 # %% [markdown]
-# ## Sites
-
-# %%
-mismatch = debug_mismatch(study)
-site_explorer(mismatch.site_rows())
-
-# %%
-views.table(mismatch.site_rows(), "All sites")
-
-# %% [markdown]
 # ## Why the misses miss
 
 # %%
-views.table(mismatch.cause_rows(), "Causes")
+mismatch = debug_mismatch(study)
+views.causes(mismatch.cause_rows(), "Causes", empty=mismatch.why_no_cause())
+
+# %% [markdown]
+# ## Sites
+# Misses come first. The anchor is the node at which the match ends.
+
+# %%
+site_explorer(mismatch.site_rows())
+
+# %%
+views.table(mismatch.site_rows(), "All sites", empty="no site was counted, and no pattern matched")
+
+# %% [markdown]
+# ## Gates
 
 # %%
 views.gates(mismatch.gates)

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 6: hits, kernels, numbers
 #
+# **Question:** in the whole model, is every site hit, does the fused kernel run in place of the originals, and are the numbers right?
+#
 # Three layers, in this order; a later one is not run when an earlier one fails. Hits: every counted site. Kernels: the fused kernel is in the compiled
 # profile and not in the eager one, and what it replaced is gone. Numbers: every site replayed on its own inputs, then the whole model in float32.
 
@@ -47,26 +49,40 @@ study = open_study(
 
 # %%
 integration = integrate(study)
-views.table(integration.hit_rows(), "Hits against counted sites")
+views.table(integration.hit_rows(), "Hits against counted sites", empty="no fusion takes part in this run")
 
 # %% [markdown]
 # ## Layer 2: kernels
-# On target cpu the profile is torch's own, in torch_npu's columns: counts count, durations are no NPU time.
+# How often each kernel runs in one step. On target cpu the profile is torch's own, in torch_npu's columns: counts count, durations are no NPU time.
 
 # %%
-views.chart(integration.kernel_rows(), "kernel", ["eager", "compiled"], "Kernels whose count changed")
+views.chart(
+    integration.kernel_rows(),
+    "kernel",
+    ["eager", "compiled"],
+    "Kernels whose count changed: calls per step",
+    empty=integration.why_empty("kernels"),
+)
 
 # %% [markdown]
 # ## Layer 3: numbers
+# Errors are against float64, in ulps of the dtype. The whole model is gated in float32 only: the last table shows how large a defect in every fused op has
+# to be before the comparison in the working dtype refuses it.
 
 # %%
-views.table(integration.replay_rows(), "Each hit replayed")
+views.table(
+    integration.replay_rows(), "Each hit replayed on its own inputs", empty=integration.why_empty("numbers")
+)
 
 # %%
-views.table(integration.model_rows(), "The whole model")
+views.table(integration.model_rows(), "The whole model", empty=integration.why_empty("numbers"))
 
 # %%
-views.table(integration.sensitivity_rows(), "What the whole-model comparison can see in the working dtype")
+views.table(
+    integration.sensitivity_rows(),
+    "Which defects the whole-model comparison refuses in the working dtype",
+    empty=integration.why_empty("sensitivity"),
+)
 
 # %%
 views.gates(integration.gates)

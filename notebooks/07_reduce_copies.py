@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Phase 7: copies
 #
+# **Question:** did the fusions leave more copies or fewer, and what can be done about those that are left?
+#
 # Copies in the compiled run against the eager one, from the two profiles of phase 6; what stands before and behind each copy; and which of
 # the schemes A (repair the matches), B (mixed mode), C (static shapes, graph replay) applies.
 
@@ -47,19 +49,32 @@ study = open_study(
 
 # %%
 copies = reduce_copies(study)
-views.chart(copies.kind_rows(), "kind", ["eager", "compiled"], "Copies by kind")
+views.chart(
+    copies.kind_rows(),
+    "kind",
+    ["eager", "compiled"],
+    "Copies by kind: calls per step",
+    empty=copies.why_empty(),
+)
 
 # %% [markdown]
 # ## Neighbours
 
 # %%
-views.table(copies.pair_rows(), "What stands before and behind each copy")
+views.table(
+    copies.pair_rows(),
+    "What stands before and behind each copy in the compiled run",
+    empty=copies.why_empty(),
+)
 
 # %% [markdown]
 # ## Schemes
 
 # %%
-views.table(copies.scheme_rows(), "Schemes")
+views.table(copies.scheme_rows(), "Schemes", empty=copies.why_empty())
+
+# %% [markdown]
+# ## Gates
 
 # %%
 views.gates(copies.gates)

@@ -9,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _WIDGET = re.compile(r"^application/vnd\.jupyter\.widget")
+_WIDGET_NOTE = (
+    '<p class="note">interactive in JupyterLab; here the same rows follow as a table or picture</p>'
+)
+_PAPERMILL_ERROR = "papermill-error-cell-tag"
 _ACTIVE = frozenset(
     {"application/javascript", "text/javascript", "application/ecmascript", "text/vnd.mermaid"}
 )
@@ -24,10 +28,11 @@ def page_cells(cells: Sequence[Mapping[str, Any]]) -> list[Cell]:
     """Copies of the cells without active parts; the answer stands below the first markdown cell.
 
     The cells tagged `parameters` and `injected-parameters` become one, with what the notebook was given as a
-    list. Neither happens where a notebook has no such cells, or where they hold more than literals.
+    list, unless they hold more than literals. The cells that papermill adds to point at an error are left out.
     """
-    kept = _with_parameters([_inert(cell, number) for number, cell in enumerate(cells, start=1)])
-    answer = _answer(cells)
+    own = [cell for cell in cells if _PAPERMILL_ERROR not in cell["metadata"].get("tags", ())]
+    kept = _with_parameters([_inert(cell, number) for number, cell in enumerate(own, start=1)])
+    answer = _answer(own)
     if answer:
         first = next((i for i, cell in enumerate(kept, start=1) if cell["cell_type"] == "markdown"), 0)
         kept.insert(first, _shown("answer", answer))
@@ -70,9 +75,8 @@ def _answer(cells: Sequence[Mapping[str, Any]]) -> str:
             gates = gate_table(found["gates"]) if found["gates"] else html.escape(found["reason"])
             return f"<p>{badge(found['verdict'])}</p>{gates}"
     started = [n for n, cell in code if cell.get("execution_count") is not None]
-    missing = [n for n, cell in code if cell.get("execution_count") is None and cell["source"]]
-    if started and missing:
-        return f"<p>{badge('BROKEN')} cell {missing[0]} did not come to its end.</p>"
+    if started and any(cell.get("execution_count") is None and cell["source"] for _, cell in code):
+        return f"<p>{badge('BROKEN')} not run to the end; the last cell that was started is cell {started[-1]}</p>"
     return ""
 
 
@@ -175,11 +179,13 @@ def _inert(cell: Mapping[str, Any], number: int) -> Cell:
 
 
 def _inert_output(output: Mapping[str, Any], cell_number: int) -> list[dict[str, Any]]:
-    """The output without its active parts; nothing where it is a widget or no more than its repr is left."""
+    """The output without its active parts; a note for a widget, nothing where no more than a repr is left."""
     if "data" not in output:
         return [dict(output)]
     data = {mime: value for mime, value in output["data"].items() if mime not in _ACTIVE}
-    if any(_WIDGET.match(mime) for mime in data) or (len(data) < len(output["data"]) and set(data) <= _REPR):
+    if any(_WIDGET.match(mime) for mime in data):
+        return [_html_output(_WIDGET_NOTE)]
+    if len(data) < len(output["data"]) and set(data) <= _REPR:
         return []
     metadata = {key: value for key, value in output.get("metadata", {}).items() if key != "text/html"}
     for mime in data:

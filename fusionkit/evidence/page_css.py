@@ -54,6 +54,12 @@ table { border-collapse: collapse; font-size: 0.9rem; margin: 0.5rem 0; }
 th, td { border: 1px solid #d8dee4; padding: 0.3rem 0.6rem; text-align: left; vertical-align: top; }
 thead th { background: #f6f8fa; }
 td { font-variant-numeric: tabular-nums; }
+[role="region"] { background:
+  linear-gradient(to right, #fff, #fff0) left / 2rem 100% no-repeat local,
+  linear-gradient(to left, #fff, #fff0) right / 2rem 100% no-repeat local,
+  linear-gradient(to right, #0003, #0000) left / 0.6rem 100% no-repeat scroll,
+  linear-gradient(to left, #0003, #0000) right / 0.6rem 100% no-repeat scroll; }
+.note { color: #57606a; font-size: 0.85rem; font-style: italic; }
 img, svg { max-width: 100%; height: auto; }
 .highlight :is(.k, .kn, .kc, .kd, .ow) { color: #8c2f00; }
 .highlight :is(.s, .s1, .s2, .sa, .sd, .se, .sh, .si, .sb) { color: #0a5a2a; }
@@ -69,7 +75,11 @@ blockquote { margin: 0.5rem 0; padding-left: 0.9rem; border-left: 3px solid #d8d
 .badge.fail, .badge.broken { border-color: #b3261e; color: #8c1d18; background: #fdeceb; }
 .badge.inconclusive { border-color: #9a6700; color: #6b4a00; background: #fff6dd; }
 summary { cursor: pointer; }
+@media (max-width: 60rem) {
+  [role="region"] :is(td, th) { font-size: 11px !important; padding: 2px 4px !important; }
+}
 @media print {
+  [role="region"] :is(td, th) { font-size: 8pt !important; padding: 1pt 3pt !important; }
   main { max-width: none; padding: 0; }
   nav { display: none; }
   .output_subarea, .rendered_html, [role="region"] { overflow: visible !important; }

@@ -23,6 +23,8 @@ from fusionkit.store import write_text
 from fusionkit.subjects.fragments import SourceFragment, source_fragments
 from fusionkit.verdict import Verdict
 
+_NONE = "\N{EN DASH}"
+
 # Fusion -> the kind of benefit to look for, and why. Phase 6 holds this against what the kernels show.
 FORECASTS: dict[str, tuple[BenefitKind, str]] = {
     "rms_norm": ("fewer kernels", "a chain of 6 to 8 small kernels becomes one"),
@@ -49,7 +51,7 @@ class Candidate:
         """One table row."""
         return {
             "pattern": self.pattern,
-            "sites": "not counted" if self.sites is None else self.sites,
+            "sites": self.sites,
             "decision": self.decision,
             "reuse": self.reuse,
             "expected benefit": self.forecast,
@@ -165,9 +167,11 @@ def _candidate(
         reason = (
             "no independent counter for this model" if sites is None else "no such primitive in this model"
         )
-        return Candidate(name, sites, "rejected", "-", "-", "-", reason)
+        return Candidate(name, sites, "rejected", _NONE, _NONE, _NONE, reason)
     if name not in study.patterns:
-        return Candidate(name, sites, "deferred", "-", forecast, "-", "not among the patterns of this run")
+        return Candidate(
+            name, sites, "deferred", _NONE, forecast, _NONE, "not among the patterns of this run"
+        )
     if len(found) == sites:
         reuse = "the pattern under trial" if name == study.trial else "existing pattern"
         reason = f"matches {len(found)} of {sites} sites"

@@ -50,6 +50,10 @@ class CopyStudy:
             for item in (self.report.schemes if self.report else ())
         ]
 
+    def why_empty(self) -> str:
+        """Why there is no copy to show."""
+        return "neither run copies anything" if self.report else self.gates[0].reason
+
     def write(self) -> PhaseRecord:
         """Write the copy report and the evidence."""
         artifacts = []
@@ -76,7 +80,7 @@ def reduce_copies(study: Study) -> CopyStudy:
         load_profile(study.run_dir / EAGER_PROFILE),
         missed_sites=missed,
     )
-    note = f" {CPU_NOTE}" if study.target == "cpu" else ""
+    note = f". {CPU_NOTE}" if study.target == "cpu" else ""
     return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
 
 

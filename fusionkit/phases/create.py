@@ -56,12 +56,12 @@ def create(study: Study) -> Creation:
     for name, entry in report.patterns.items():
         found = f"{len(entry.hits)} of {entry.to_dict()['expected_sites']} sites"
         path = path_for(entry.matches, matching.graphs)
-        row = {"pattern": name, "existing pattern": found, "path": path}
+        row = {"pattern": name, "sites taken": found, "path": path}
         if name == study.trial and study.pattern_file is not None:
             files.append(_copy(study.pattern_file, study.folder("artifacts/patterns")))
             rows.append(row | {"decision": "the file under trial", "file": files[-1].name})
         elif not entry.missing:
-            rows.append(row | {"decision": "reuse", "file": "-"})
+            rows.append(row | {"decision": "reuse", "file": None})
         else:
             files.append(_draft(study, matching, name, entry.missing[0].module))
             rows.append(row | {"decision": "new file, drafted from the graph", "file": files[-1].name})

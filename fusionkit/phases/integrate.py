@@ -36,6 +36,11 @@ from fusionkit.verdict import Verdict, combine
 EAGER_PROFILE = "artifacts/06_eager/kernel_details.csv"
 COMPILED_PROFILE = "artifacts/06_compiled/kernel_details.csv"
 CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
+_EMPTY = {
+    "kernels": "every kernel runs as often as in eager",
+    "numbers": "nothing to compare: no site was hit",
+    "sensitivity": "not measured: the compile is not one inference graph",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +112,23 @@ class Integration:
         """How large a scale defect in every fused op must be for the whole-model gate to see it."""
         if self.sensitivity is None:
             return []
-        answers = {Verdict.PASS: "accepted", Verdict.FAIL: "refused", Verdict.INCONCLUSIVE: "cannot be told"}
+        answers = {Verdict.PASS: "accepts", Verdict.FAIL: "refuses", Verdict.INCONCLUSIVE: "cannot tell"}
         return [
             {
                 "output of every fused op": "as it is" if row.scale == 1 else f"times {row.scale:g}",
-                "the comparison": answers[row.verdict],
-                "mean error (ulp)": row.mean_ulps,
-                "max error (ulp)": row.max_ulps,
+                "comparison": answers[row.verdict],
+                "mean ulp": row.mean_ulps,
+                "max ulp": row.max_ulps,
                 "reason": None if row.verdict else row.reason,
             }
             for row in self.sensitivity.rows
         ]
 
-    def why_empty(self, layer: int) -> str:
-        """Why a layer (2 kernels, 3 numbers) has nothing to show: the layer before it, or nothing to find."""
-        failed = next((gate.name for gate in self.gates[: layer - 1] if gate.verdict is Verdict.FAIL), None)
-        if failed is not None:
-            return f"not run: the gate '{failed}' failed"
-        return {2: "every kernel runs as often as in eager", 3: "nothing was compared: no site was hit"}[layer]
+    def why_empty(self, layer: str) -> str:
+        """Why a layer (kernels, numbers, sensitivity) has nothing to show."""
+        before = 1 if layer == "kernels" else 2
+        failed = next((gate.name for gate in self.gates[:before] if gate.verdict is Verdict.FAIL), None)
+        return f"not run: the gate '{failed}' failed" if failed else _EMPTY[layer]
 
     def write(self) -> PhaseRecord:
         """Write hits, profiles, compared outputs and the evidence."""

@@ -19,6 +19,9 @@ from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
 
+_TOLD = "variant, or why not"
+_NONE_COUNTED = "no site was counted, so none can be missed"
+
 
 @dataclass(frozen=True, slots=True)
 class MismatchReport:
@@ -31,8 +34,10 @@ class MismatchReport:
     gates: tuple[Gate, ...]
 
     def site_rows(self) -> list[dict[str, Any]]:
-        """One row per site: pattern, state, module, source, anchor, and the first cause of a miss."""
-        rows = []
+        """One row per site, misses first: pattern, state, module, source, anchor, variant or reason."""
+        rows: list[dict[str, Any]] = []
+        for name in self.report.patterns:
+            rows += [_missed_row(name, item) for item in self.explained.get(name, ())]
         for name, entry in self.report.patterns.items():
             rows += [_found_row(name, match) for match in entry.matches]
             rows += [
@@ -42,11 +47,10 @@ class MismatchReport:
                     "module": site.module,
                     "source": site.source,
                     "anchor": site.anchor,
-                    "told": "by the library",
+                    _TOLD: "by the library",
                 }
                 for site in entry.fused
             ]
-            rows += [_missed_row(name, item) for item in self.explained.get(name, ())]
         return rows
 
     def cause_rows(self) -> list[dict[str, Any]]:
@@ -58,7 +62,9 @@ class MismatchReport:
                 "variant": item.pattern,
                 "type": cause.type,
                 "pattern node": cause.pattern_node,
+                "pattern source": cause.pattern_source,
                 "graph node": cause.graph_node,
+                "graph source": cause.graph_source,
                 "expected": cause.expected,
                 "actual": cause.actual,
                 "fix": cause.fix,
@@ -67,6 +73,18 @@ class MismatchReport:
             for item in items
             for cause in item.causes
         ]
+
+    def why_no_cause(self) -> str:
+        """Why there is no cause to show: no site was missed, or none was counted."""
+        missed = sum(len(entry.missing) for entry in self.report.patterns.values())
+        counted = sum(
+            self.study.counts[n].expected or 0 for n in self.report.patterns if n in self.study.counts
+        )
+        if missed:
+            return f"{missed} sites were missed, and no cause was found for any"
+        if any(entry.verdict is Verdict.FAIL for entry in self.report.patterns.values()):
+            return "no place is known to be missed; the gates say what does not add up"
+        return f"no site was missed: {counted} of {counted} are accounted for" if counted else _NONE_COUNTED
 
     def write(self) -> PhaseRecord:
         """Write hits, graphs, explanations and the evidence."""
@@ -123,17 +141,17 @@ def _found_row(name: str, match: SiteMatch) -> dict[str, Any]:
         "module": match.module,
         "source": match.source,
         "anchor": match.anchor,
-        "told": match.reason or match.variant,
+        _TOLD: match.reason or match.variant,
     }
 
 
 def _missed_row(name: str, item: SiteExplanation) -> dict[str, Any]:
-    told = "; ".join(f"{cause.type}: {cause.expected} against {cause.actual}" for cause in item.causes)
+    told = "; ".join(f"{cause.type}: pattern {cause.expected}, graph {cause.actual}" for cause in item.causes)
     return {
         "pattern": name,
         "status": "miss",
         "module": item.module,
         "source": item.source,
         "anchor": item.anchor,
-        "told": told,
+        _TOLD: told,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from fusionkit.config import pattern_names
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.records import PhaseRecord
+from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, real_inputs, scalars_of
@@ -46,7 +48,8 @@ class UnitVerification:
                 "variant": replay.name,
                 "inputs": regime.regime,
                 "verdict": str(regime.verdict),
-                "reason": regime.reason,
+                **figures(regime.comparison),
+                "reason": None if regime.verdict else regime.reason.removeprefix(f"{replay.name}: "),
             }
             for pattern, replay in self.replays
             for regime in replay.regimes
@@ -61,6 +64,24 @@ class UnitVerification:
             artifact, numeric = write_compared(self.study.run_dir, "04_units", compared)
             artifacts.append(artifact)
         return self.study.write(4, "04_verify_unit", self.gates, numeric=numeric, artifacts=artifacts)
+
+
+def figures(comparison: Comparison | None) -> dict[str, float | None]:
+    """The columns of a comparison: errors in ulps, each with what is allowed, and the worst row's cosine."""
+    if comparison is None:
+        return {}
+    return {
+        "mean ulp": _rounded(comparison.mean_ulps),
+        "mean limit": _rounded(comparison.mean_limit_ulps),
+        "max ulp": _rounded(comparison.max_ulps),
+        "max limit": _rounded(comparison.max_limit_ulps),
+        "row cosine": None if math.isnan(comparison.min_cosine) else round(comparison.min_cosine, 6),
+    }
+
+
+def _rounded(value: float) -> float | None:
+    """Four significant digits; None where nothing was measured."""
+    return None if math.isnan(value) else float(f"{value:.4g}")
 
 
 def verify_unit(study: Study) -> UnitVerification:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,10 @@ from fusionkit.profile.records import CPU_CORE, Profile
 from fusionkit.store import write_text
 
 FUSED_NAMESPACES = ("npu", "fusionkit")
+_KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
+_QUIET = (
+    "6"  # above USDT, kineto's highest: at that level it reports start and stop of every profile on stderr
+)
 _STEP = "ProfilerStep#"
 _NONE = "N/A"
 
@@ -87,7 +93,7 @@ def collect_cpu_profile(
         raise MisuseError(f"{target}: is a folder; give the CSV file to write")
     for _ in range(warmup):
         fn()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as running:
+    with _quiet_kineto(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as running:
         for step in range(steps):
             with record_function(f"{_STEP}{step}"):
                 fn()
@@ -95,6 +101,22 @@ def collect_cpu_profile(
     kernels = sorted(_kernels(roots, fused_namespaces), key=lambda kernel: kernel.start_ns)
     write_text(target, _csv(kernels, _step_ends(roots)))
     return load_profile(target)
+
+
+@contextmanager
+def _quiet_kineto() -> Iterator[None]:
+    """Keep kineto from writing to stderr; a level that the user has set stays.
+
+    Kineto reads the variable once, when a process profiles for the first time.
+    """
+    if _KINETO_LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_KINETO_LOG_LEVEL] = _QUIET
+    try:
+        yield
+    finally:
+        del os.environ[_KINETO_LOG_LEVEL]
 
 
 def _event_tree(running: Any) -> list[Any]:

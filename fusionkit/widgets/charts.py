@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 
 from fusionkit.errors import MisuseError
-from fusionkit.widgets.tables import NOTHING, plain_text
+from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing, plain_text
 
 # Okabe and Ito's palette, told apart under all common colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
@@ -18,7 +18,13 @@ _LONGEST = 96  # characters of a label that fit into the width
 
 
 def bar_chart_svg(
-    rows: Sequence[Mapping[str, object]], label: str, values: Sequence[str], *, title: str, unit: str = ""
+    rows: Sequence[Mapping[str, object]],
+    label: str,
+    values: Sequence[str],
+    *,
+    title: str,
+    unit: str = "",
+    empty: str = NOTHING_TO_SHOW,
 ) -> str:
     """Draw one group of horizontal bars per row, one bar per column in `values` (before, after).
 
@@ -28,9 +34,10 @@ def bar_chart_svg(
         values: at most six columns of numbers, each at least 0, or None where there is no value.
         title: the line above the chart.
         unit: the unit that follows each value, e.g. "us".
+        empty: what to say where there are no rows: why there are none.
 
     Returns:
-        SVG text to put into a page, or "nothing to show" for no rows.
+        SVG text to put into a page; with no rows, the title and `empty`.
 
     Raises:
         MisuseError: a value is no finite number of at least 0; no column, or more than six.
@@ -38,7 +45,7 @@ def bar_chart_svg(
     if not 1 <= len(values) <= len(_COLOURS):
         raise MisuseError(f"bar_chart_svg: {len(values)} value columns; give 1 to {len(_COLOURS)}")
     if not rows:
-        return f"<p><strong>{html.escape(title)}</strong></p>{NOTHING}"
+        return nothing(empty, title)
     numbers = [[_number(row, column) for column in values] for row in rows]
     names = [plain_text(row.get(label)) for row in rows]
     largest = max((n for group in numbers for n in group if n is not None), default=0.0) or 1.0

@@ -2,80 +2,86 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
 from fusionkit.subjects.fragments import SourceFragment
+from fusionkit.widgets.causes import cause_cards
 from fusionkit.widgets.charts import bar_chart_svg
-from fusionkit.widgets.tables import html_table, show
-
-_PRE = (
-    "margin:4px 0;padding:8px 10px;border:1px solid #8c959f;overflow-x:auto;line-height:1.35;font-size:12px"
-)
+from fusionkit.widgets.listings import fragment_listing, listing
+from fusionkit.widgets.tables import NOTHING_TO_SHOW, column_names, html_table, nothing, show
 
 
-def table(rows: Sequence[Mapping[str, object]], caption: str) -> Any:
-    """A static table with a caption."""
-    return show(html_table(rows, caption=caption))
+def table(
+    rows: Sequence[Mapping[str, object]],
+    caption: str,
+    *,
+    empty: str = NOTHING_TO_SHOW,
+    merge: Sequence[str] = (),
+) -> Any:
+    """A static table with a caption; `empty` says why there are no rows, `merge` joins equal neighbours.
+
+    Columns in which no row has a value are left out.
+    """
+    columns = [name for name in column_names(rows) if any(row.get(name) is not None for row in rows)]
+    return show(html_table(rows, columns=columns, caption=caption, empty=empty, merge=merge))
 
 
 def text(content: str, caption: str) -> Any:
     """Preformatted text with a caption: a diff, a file, a dump."""
-    return show(_pre(content, caption))
+    return show(listing(content, caption))
 
 
-def texts(rows: Sequence[Mapping[str, str]], name: str, content: str) -> Any:
+def texts(rows: Sequence[Mapping[str, str]], name: str, content: str, *, empty: str = NOTHING_TO_SHOW) -> Any:
     """One block of preformatted text per row: `name` is the column of captions, `content` that of the text."""
-    return show("".join(_pre(row[content], row[name]) for row in rows) or "<p>no file was written</p>")
+    return show("".join(listing(row[content], row[name]) for row in rows) or nothing(empty))
 
 
 def source(fragments: Sequence[SourceFragment]) -> Any:
     """The source fragments with file, line numbers, the modules that run them, and where their values come from."""
-    return show("".join(_fragment(item) for item in fragments) or "<p>no source to show</p>")
+    markup = "".join(fragment_listing(item) for item in fragments)
+    return show(markup or nothing("no primitive was counted, so there is no source to show"))
+
+
+def causes(rows: Sequence[Mapping[str, str]], caption: str, *, empty: str) -> Any:
+    """Why sites were missed, one card per cause."""
+    return show(cause_cards(rows, caption, empty))
 
 
 def gates(found: Sequence[Gate]) -> Any:
     """The exit gates of a phase."""
-    return table([gate.to_dict() for gate in found], "Exit gates")
+    rows = [{"gate": gate.name, "verdict": str(gate.verdict), "reason": gate.reason} for gate in found]
+    return table(rows, "Exit gates", empty="this phase has no gate")
 
 
-def chart(rows: Sequence[Mapping[str, object]], label: str, values: Sequence[str], title: str) -> Any:
+def chart(
+    rows: Sequence[Mapping[str, object]],
+    label: str,
+    values: Sequence[str],
+    title: str,
+    *,
+    unit: str = "",
+    empty: str = NOTHING_TO_SHOW,
+) -> Any:
     """A bar chart of counts."""
-    return show(bar_chart_svg(rows, label, values, title=title))
+    return show(bar_chart_svg(rows, label, values, title=title, unit=unit, empty=empty))
 
 
 def outcome(record: PhaseRecord) -> Any:
-    """The phase's verdict, its reason and its artifacts."""
+    """The phase's verdict, its reason and its artifacts; the page of the notebook repeats the verdict at its top."""
     rows = [
         {
             "phase": record.phase,
             "verdict": str(record.verdict),
             "reason": record.reason,
-            "artifacts": [artifact["path"] for artifact in record.artifacts],
+            "artifacts": [artifact["path"] for artifact in record.artifacts] or None,
         }
     ]
-    return table(rows, "Evidence written")
-
-
-def _pre(content: str, caption: str) -> str:
-    return f'<p><strong>{html.escape(caption)}</strong></p><pre style="{_PRE}">{html.escape(content)}</pre>'
-
-
-def _fragment(item: SourceFragment) -> str:
-    numbered = "\n".join(
-        f"{number:>5}  {line}" for number, line in enumerate(item.text.splitlines(), start=item.first_line)
-    )
-    where = f"{item.primitive}: {item.qualname} ({item.file}:{item.call_line or item.first_line})"
-    values = "; ".join(
-        f"{value.name}: {value.kind.replace('_', ' ')}"
-        + (f" {value.dtype}{list(value.shape)}" if value.shape else "")
-        for value in item.parameters
-    )
-    modules = ", ".join(item.modules[:6]) + (
-        f" and {len(item.modules) - 6} more" if len(item.modules) > 6 else ""
-    )
-    told = f"<p>values: {html.escape(values or 'none')}<br>run by: {html.escape(modules)}</p>"
-    return _pre(numbered or "source not found", where) + told
+    answer = {
+        "verdict": str(record.verdict),
+        "reason": record.reason,
+        "gates": [gate.to_dict() for gate in record.gates],
+    }
+    return show(html_table(rows, caption="Evidence written"), metadata={"fusionkit": answer})
