@@ -60,9 +60,10 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """0, or 1 when a gate failed, a phase compared nothing or, if strict, any is INCONCLUSIVE."""
+        """0, or 1 when a gate failed, nothing was shown (no phase passes) or, if strict, any is INCONCLUSIVE."""
         nothing_compared = any(phase.gates == 0 for phase in self.phases)
-        failed = self.stopped_at is not None or not self.phases or nothing_compared
+        none_passes = not any(phase.verdict is Verdict.PASS for phase in self.phases)
+        failed = self.stopped_at is not None or none_passes or nothing_compared
         return int(failed or (self.strict and bool(self.inconclusive)))
 
     def __bool__(self) -> bool:

@@ -60,7 +60,7 @@ def compile_and_run(
         for _ in range(calls):
             outputs = flat_tensors(call_model(compiled, subject))
             if train:
-                sum(out.float().mean() for out in outputs if out.is_floating_point()).backward()  # type: ignore[union-attr]
+                _backward(subject, outputs)
     breaks = Counter(counters["graph_break"]) - before
     return CompileOutcome(
         outputs=tuple(out.detach() for out in outputs),
@@ -79,6 +79,14 @@ def flat_tensors(value: Any) -> list[torch.Tensor]:
     """All tensors of a nested output, in order."""
     leaves = torch.utils._pytree.tree_leaves(dict(value) if hasattr(value, "keys") else value)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _backward(subject: Subject, outputs: list[torch.Tensor]) -> None:
+    """One backward from the mean of all outputs that have a gradient."""
+    means = [out.float().mean() for out in outputs if out.is_floating_point() and out.requires_grad]
+    if not means:
+        raise MisuseError(f"subject {subject.name}: no output has a gradient; load it with train=True")
+    torch.stack(means).sum().backward()
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ def _capture(arguments: argparse.Namespace) -> int:
     from fusionkit.capture.capturing import capture_graphs
 
     capture = capture_graphs(
-        load(arguments),
+        load(arguments, train=arguments.train),
         decompositions=arguments.decompositions,
         freezing=arguments.window == "after-freezing",
         train=arguments.train,

@@ -78,7 +78,7 @@ def _last_line(result: RunResult) -> str:
             parts.append(f"did not run: {', '.join(result.not_run)}")
     else:
         passed = sum(bool(phase.verdict) for phase in result.phases)
-        word = "PASS" if result.exit_code == 0 else "FAIL"
+        word = "PASS" if result.exit_code == 0 else "FAIL" if passed else "NOT SHOWN"
         parts.append(f"{word}: {passed} of {len(result.phases)} phases pass")
     if result.inconclusive:
         parts.append(f"INCONCLUSIVE: {', '.join(_told(phase) for phase in result.inconclusive)}")

@@ -34,13 +34,15 @@ def is_capsule(name: str) -> bool:
     return name.endswith(".json")
 
 
-def load(arguments: argparse.Namespace) -> Subject:
+def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     """Choose the target, then load the subject that the options describe."""
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.load import load_subject
 
     use_target(arguments.target)
-    return load_subject(arguments.subject, size=arguments.size, dtype=arguments.dtype, seed=arguments.seed)
+    return load_subject(
+        arguments.subject, size=arguments.size, dtype=arguments.dtype, seed=arguments.seed, train=train
+    )
 
 
 def config_for(

@@ -55,8 +55,8 @@ th, td { border: 1px solid #d8dee4; padding: 0.3rem 0.6rem; text-align: left; ve
 thead th { background: #f6f8fa; }
 td { font-variant-numeric: tabular-nums; }
 [role="region"] { background:
-  linear-gradient(to right, #fff, #fff0) left / 2rem 100% no-repeat local,
-  linear-gradient(to left, #fff, #fff0) right / 2rem 100% no-repeat local,
+  linear-gradient(to right, #fff 40%, #fff0) left / 2rem 100% no-repeat local,
+  linear-gradient(to left, #fff 40%, #fff0) right / 2rem 100% no-repeat local,
   linear-gradient(to right, #0003, #0000) left / 0.6rem 100% no-repeat scroll,
   linear-gradient(to left, #0003, #0000) right / 0.6rem 100% no-repeat scroll; }
 .note { color: #57606a; font-size: 0.85rem; font-style: italic; }
@@ -77,6 +77,7 @@ blockquote { margin: 0.5rem 0; padding-left: 0.9rem; border-left: 3px solid #d8d
 summary { cursor: pointer; }
 @media (max-width: 60rem) {
   [role="region"] :is(td, th) { font-size: 11px !important; padding: 2px 4px !important; }
+  [role="region"] th { white-space: normal !important; }
 }
 @media print {
   [role="region"] :is(td, th) { font-size: 8pt !important; padding: 1pt 3pt !important; }

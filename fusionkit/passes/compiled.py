@@ -80,8 +80,8 @@ def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass
     """The groups that a config switches on; a pattern file's group takes the place of the fusion it is for."""
     groups: dict[str, Sequence[PatternClass]] = dict(enabled_groups(config.fusion_patterns))
     for path in config.pattern_files:
-        for name, classes in trial_groups(Path(path)).items():
-            groups = {name: classes} | {key: value for key, value in groups.items() if key != name}
+        trials = trial_groups(Path(path))
+        groups = trials | {key: value for key, value in groups.items() if key not in trials}
     return groups
 
 

@@ -30,34 +30,59 @@ def register_pattern(
         inputs = [fake_like(tensor, device) for tensor in example_inputs(pattern)]
     try:
         with mode:
-            return bool(
-                register_replacement(
-                    pattern.pattern,
-                    pattern.replacement,
-                    inputs,
-                    trace,
-                    into,
-                    extra_check=lambda match: check(pattern, match),
-                    scalar_workaround=scalars,
-                    skip_duplicates=True,
-                    pattern_name=pattern.name(),
-                )
+            entry = register_replacement(
+                pattern.pattern,
+                pattern.replacement,
+                inputs,
+                trace,
+                into,
+                extra_check=lambda match: check(pattern, match),
+                scalar_workaround=scalars,
+                skip_duplicates=True,
+                pattern_name=pattern.name(),
             )
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        AssertionError,
-        IndexError,
-        KeyError,
-    ) as error:
+    except _TRACE_ERRORS as error:
         if isinstance(error, FusionKitError):
             raise
-        what = (str(error).splitlines() or ["?"])[0]
+        raise MisuseError(f"pattern {pattern.name()}: {_why_untraceable(error)}") from error
+    if entry:
+        _require_arguments(pattern, repr(entry), scalars)
+    return bool(entry)
+
+
+# What a user's pattern may raise while it is traced; anything else is not about the pattern.
+_TRACE_ERRORS = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    LookupError,
+    ArithmeticError,
+)
+
+
+def _why_untraceable(error: Exception) -> str:
+    """One line for what tracing or converting a pattern raised."""
+    what = (str(error).splitlines() or ["?"])[0]
+    if "_tensor_constant" in str(error) or "_param_constant" in str(error):
+        return "holds a tensor of its own (parameter_source); make it an argument of pattern and replacement"
+    return f"cannot be traced ({type(error).__name__}: {what})"
+
+
+def _require_arguments(pattern: PatternClass, converted: str, scalars: dict[str, float]) -> None:
+    """Every argument must stand in the converted pattern, else torch's matcher raises at the first match."""
+    for name in argument_names(pattern):
+        if f"KeywordArg({name!r})" in converted:
+            continue
+        if name in scalars:
+            raise MisuseError(
+                f"pattern {pattern.name()}: scalar '{name}' is not found in its trace by its stand-in"
+                f" {scalars[name]}; an op rounds or drops it: choose a value that float32 holds exactly"
+            )
         raise MisuseError(
-            f"pattern {pattern.name()}: cannot be traced ({type(error).__name__}: {what})"
-        ) from error
+            f"pattern {pattern.name()}: argument '{name}' is not used by pattern(); remove it from all methods"
+        )
 
 
 def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:

@@ -52,10 +52,11 @@ def test_these_are_all_pages_of_the_run(run_dir):
     assert sorted(path.name for path in run_dir.rglob("*.html")) == sorted(PAGES)
 
 
+@pytest.mark.parametrize("width", [1280, 800])
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_cut_off(run_dir, chromium, name):
+def test_nothing_is_cut_off(run_dir, chromium, name, width):
     context = chromium.new_context(
-        offline=True, java_script_enabled=False, viewport={"width": 1280, "height": 900}
+        offline=True, java_script_enabled=False, viewport={"width": width, "height": 900}
     )
     try:
         page = context.new_page()

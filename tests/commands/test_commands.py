@@ -172,3 +172,11 @@ def test_kernels(capsys, tmp_path):
     assert run(capsys, *hit)[0] == 1  # nothing to compare with
     assert run(capsys, "kernels", "copies", str(fused))[0] == 1
     assert run(capsys, "kernels", "copies", str(fused), "--baseline", str(eager))[0] == 0
+
+
+def test_capture_of_training_graphs(capsys, tmp_path):
+    path = tmp_path / "train.json"
+    code, out, _ = run(capsys, "capture", "llama", "--train", "--out", str(path))
+    assert code == 0
+    assert "graph 0 (forward)" in out
+    assert "graph 1 (backward)" in out

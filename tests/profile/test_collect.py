@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -186,6 +189,29 @@ def test_the_file_has_the_columns_and_habits_of_the_real_one(collect: Collect, t
     assert first[header.index("Input Shapes")] == '"4,8;4,8"'
     assert first[header.index("Output Shapes")] == "N/A"
     assert profile == load_profile(tmp_path / "kernel_details.csv")
+
+
+SILENT = """
+import os, sys, torch
+from fusionkit.profile.collect import collect_cpu_profile
+collect_cpu_profile(lambda: torch.ones(3) + 1, path=sys.argv[1], warmup=0, steps=2)
+assert os.environ.get("KINETO_LOG_LEVEL") == (sys.argv[2] or None)
+"""
+
+
+@pytest.mark.parametrize(("level", "quiet"), [("", True), ("0", False)])
+def test_the_profiler_says_nothing_unless_it_is_asked_to(tmp_path: Path, level: str, quiet: bool) -> None:
+    asked = {"KINETO_LOG_LEVEL": level} if level else {}
+    ambient = {name: value for name, value in os.environ.items() if name != "KINETO_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT, str(tmp_path / "p.csv"), level],
+        capture_output=True,
+        text=True,
+        env=ambient | asked,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert (done.stderr == "") is quiet
 
 
 def test_counts_are_the_same_every_time(collect: Collect) -> None:

@@ -82,6 +82,12 @@ def test_no_rows_says_nothing_to_show():
     assert "nothing to show" in bar_chart_svg([], "kernel", ["n"], title="Kernels")
 
 
+def test_no_rows_can_say_why():
+    markup = bar_chart_svg([], "kernel", ["n"], title="Kernels", empty="no <kernel> ran")
+    assert "no &lt;kernel&gt; ran" in markup
+    assert "nothing to show" not in markup
+
+
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "12"])
 def test_a_value_that_no_bar_can_show_is_refused(value):
     with pytest.raises(MisuseError, match="'n'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -56,8 +57,8 @@ def read(markup: str) -> Reader:
     return reader
 
 
-ALLOWED_TAGS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "span", "br"}
-ALLOWED_ATTRIBUTES = {"tabindex", "role", "aria-label", "style", "scope"}
+ALLOWED_TAGS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "span", "br", "wbr"}
+ALLOWED_ATTRIBUTES = {"tabindex", "role", "aria-label", "style", "scope", "rowspan"}
 
 
 def test_hostile_text_stays_text_in_cells_heads_badges_lists_and_captions():
@@ -83,6 +84,12 @@ def test_no_rows_says_nothing_to_show(rows):
     assert "nothing to show" in markup
     assert "Sites" in markup
     assert "<table" not in markup
+
+
+def test_no_rows_can_say_why():
+    markup = html_table([], caption="Sites", empty="no site was <missed>")
+    assert "no site was &lt;missed&gt;" in markup
+    assert "nothing to show" not in markup
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,21 @@ def test_numbers_are_right_aligned_and_text_is_not():
     assert page.rows[1] == ["3", "0.5", "True", "3"]
 
 
+def test_heads_and_gaps_of_a_column_of_numbers_stand_with_them():
+    page = read(html_table([{"n": 3, "mixed": 1}, {"n": None, "mixed": "x"}]))
+    assert ["text-align:right" in style for style in page.styles] == [True, False, True, True, True, False]
+
+
+def test_equal_neighbours_share_a_cell_only_within_the_column_to_their_left():
+    rows = [
+        {"p": p, "v": v, "n": n} for p, v, n in (("a", "x", 1), ("a", "x", 1), ("a", "y", 1), ("b", "y", 1))
+    ]
+    markup = html_table(rows, merge=["p", "v"])
+    assert read(markup).rows[1:] == [["a", "x", "1"], ["1"], ["y", "1"], ["b", "y", "1"]]
+    assert re.findall(r'rowspan="(\d+)"', markup) == ["3", "2"]
+    assert read(html_table(rows)).rows[2] == ["a", "x", "1"]
+
+
 def test_values_that_are_no_number_are_shown_as_what_they_are():
     page = read(html_table([{"a": float("nan"), "b": float("inf"), "c": None, "d": 1 / 3}, {"a": 1}]))
     assert page.rows[1] == ["nan", "inf", "–", "0.333333"]
@@ -134,8 +156,32 @@ def test_wide_tables_scroll_and_long_text_wraps():
     assert "overflow-wrap:anywhere" in markup
 
 
+@pytest.mark.parametrize(
+    ("name", "pieces"),
+    [
+        ("diffusers/models/transformers/flux.py:102", ["diffusers/", "models/transformers/", "flux.py:102"]),
+        ("single_transformer_blocks.0.attn", ["single_transformer_", "blocks.0.attn"]),
+        ("HandWrittenRmsNormPattern_bfloat16", ["HandWritten", "RmsNormPattern_bfloat16"]),
+        ("register_replacement", ["register_replacement"]),
+        ("x" * 60, ["x" * 60]),
+    ],
+)
+def test_long_names_break_between_their_parts(name, pieces):
+    markup = html_table([{"a": name}])
+    assert "<wbr>".join(pieces) in markup
+    assert read(markup).rows[1] == [name]
+
+
+def test_a_small_number_does_not_break_at_its_minus():
+    assert '<span style="white-space:nowrap">9.99e-07</span>' in html_table([{"a": "graph 9.99e-07, there"}])
+
+
 def test_show_wraps_for_the_notebook():
     assert show("<b>1</b>")._repr_html_() == "<b>1</b>"
+
+
+def test_show_puts_metadata_into_the_output():
+    assert show("<b>1</b>", {"k": 1})._repr_html_() == ("<b>1</b>", {"k": 1})
 
 
 def test_show_without_ipython_says_what_to_install(monkeypatch):
