@@ -85,6 +85,13 @@ views.table(
 )
 
 # %%
+views.table(
+    integration.reported_rows(),
+    "Reported besides; no gate rests on these",
+    empty=integration.why_empty("numbers"),
+)
+
+# %%
 views.gates(integration.gates)
 
 # %%

@@ -19,8 +19,8 @@ from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.replay import ReplayReport, replay_hits
-from fusionkit.match.whole_model import ModelComparison, compare_model, visible_scale
-from fusionkit.numeric.sensitivity import Sensitivity
+from fusionkit.match.whole_model import ModelComparison, compare_model, repeat_noise, visible_scale
+from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.phases.analyze import FORECASTS
@@ -54,6 +54,7 @@ class Integration:
     replays: ReplayReport | None
     whole: tuple[ModelComparison, ...]
     sensitivity: Sensitivity | None
+    noise: NoiseFloor | None
     benefit: str
     gates: tuple[Gate, ...]
 
@@ -108,6 +109,27 @@ class Integration:
             for item in self.whole
         ]
 
+    def reported_rows(self) -> list[dict[str, Any]]:
+        """Figures that decide nothing: differences from eager, bit-equality, NaN and Inf, the cosine rule."""
+        rows: list[dict[str, Any]] = [
+            {
+                "what": f"{item.dtype}, compiled against eager",
+                "max_abs": item.comparison.max_abs,
+                "mean_rel": item.comparison.mean_rel,
+                "bit-equal": "yes" if item.comparison.bit_equal else "no",
+                "NaN": item.comparison.nan_count,
+                "Inf": item.comparison.inf_count,
+                "cos > 2^-7 (nearly any output passes)": item.comparison.cosine_above_seed_threshold,
+            }
+            for item in self.whole
+        ]
+        if self.noise is not None:
+            equal = "yes" if self.noise.bit_equal else "no"
+            rows.append(
+                {"what": "eager against eager, same seed", "max_abs": self.noise.max_abs, "bit-equal": equal}
+            )
+        return rows
+
     def sensitivity_rows(self) -> list[dict[str, Any]]:
         """How large a scale defect in every fused op must be for the whole-model gate to see it."""
         if self.sensitivity is None:
@@ -161,23 +183,43 @@ def integrate(study: Study) -> Integration:
     gates = [_hits_gate(report)]
     if gates[0].verdict is Verdict.FAIL:
         return Integration(
-            study, compiled, report, None, None, (), None, "rolled back: not every site is hit", tuple(gates)
+            study,
+            compiled,
+            report,
+            None,
+            None,
+            (),
+            None,
+            None,
+            "rolled back: not every site is hit",
+            tuple(gates),
         )
     diff = diff_profiles(*_profiles(study, compiled))
     gates.append(_kernel_gate(compiled, report, diff))
     benefit = _benefit(study, diff)
     if gates[1].verdict is Verdict.FAIL:
-        return Integration(study, compiled, report, diff, None, (), None, benefit, tuple(gates))
+        return Integration(study, compiled, report, diff, None, (), None, None, benefit, tuple(gates))
     replays = replay_hits(compiled, seed=study.model.seed)
     gates.append(Gate("numbers per site", replays.verdict, replays.reason))
     if replays.verdict is Verdict.FAIL:
         refused = "rolled back: a replaced site computes something else"
-        return Integration(study, compiled, report, diff, replays, (), None, refused, tuple(gates))
+        return Integration(study, compiled, report, diff, replays, (), None, None, refused, tuple(gates))
     whole = _whole_model(study, compiled)
     gates.append(_model_gate(whole))
     gates.append(_forecast_gate(study, report, diff))
     sensitivity = visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None
-    return Integration(study, compiled, report, diff, replays, whole, sensitivity, benefit, tuple(gates))
+    return Integration(
+        study,
+        compiled,
+        report,
+        diff,
+        replays,
+        whole,
+        sensitivity,
+        repeat_noise(study.model),
+        benefit,
+        tuple(gates),
+    )
 
 
 def _profiles(study: Study, compiled: Compiled) -> tuple[Profile, Profile]:
