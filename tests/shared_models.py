@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 
 import torch
 from torch import nn
@@ -33,10 +34,20 @@ class Block(nn.Module):
         return self.gain * h.to(normed.dtype)
 
 
+def fresh_block() -> type[Block]:
+    """Block with a forward of its own code.
+
+    dynamo keeps its caches and its recompile limit per code object, for the life of the process: a test that
+    compiles must not depend on how often others compiled the same class.
+    """
+    forward = types.FunctionType(Block.forward.__code__.replace(), Block.forward.__globals__)
+    return type("Block", (Block,), {"forward": forward, "__init__": lambda self: Block.__init__(self)})
+
+
 def small_subject(dtype: torch.dtype = torch.bfloat16, **changes: object) -> Subject:
     """Block with seeded parameters and one input [2, 6, 16]."""
     torch.manual_seed(0)
-    model = Block().to(dtype).eval()
+    model = fresh_block()().to(dtype).eval()
     fields = {"name": "block", "dtype": str(dtype).removeprefix("torch.")} | changes
     return Subject(model=model, inputs=(torch.randn(2, 6, 16).to(dtype),), **fields)  # type: ignore[arg-type]
 

@@ -46,7 +46,9 @@ def capture_of(
 ) -> Capture:
     """Graphs of a compile with what is known of it. Raises MisuseError when there are none."""
     if not graphs:
-        reasons = "; ".join(outcome.breaks) or "the compiler gave no reason"
+        reasons = "; ".join(outcome.breaks) or (
+            "the compiler gave no reason: past its recompile limit it runs a class eager for good; use a new process"
+        )
         raise MisuseError(f"subject {subject.name}: no graph was captured ({reasons})")
     return Capture(
         subject=subject.name,

@@ -1,9 +1,10 @@
 import pytest
 import torch
-from shared_models import compiled, small_subject
+from shared_models import compiled, fresh_block, small_subject
 from torch import nn
 
 from fusionkit.capture.aot import aot_backend, decomposition_table
+from fusionkit.capture.capturing import capture_graphs
 from fusionkit.capture.compiling import compile_and_run
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
@@ -87,10 +88,22 @@ def test_a_model_that_fails_is_told_in_one_line():
 
 
 def test_many_captures_of_one_class_never_fall_back_to_eager():
+    block = fresh_block()
+    x = torch.randn(2, 6, 16)
     for _ in range(12):  # past torch's default recompile limit of 8 for one code object
         recorder = Recorder()
-        compile_and_run(small_subject(), aot_backend(recorder))
+        compile_and_run(Subject(block().eval(), (x,), name="block"), aot_backend(recorder))
         assert len(recorder.windows) == 1
+
+
+def test_a_class_that_the_process_gave_up_on_is_told():
+    """Past the limit torch runs a class eager for good, without a word: a capture must not pass that on."""
+    block = fresh_block()
+    x = torch.randn(2, 6, 16)
+    for width in range(10):
+        torch.compile(block(), backend="eager", dynamic=False)(torch.randn(2, 6 + width, 16))
+    with pytest.raises(MisuseError, match="new process"):
+        capture_graphs(Subject(block().eval(), (x,), name="block"))
 
 
 def test_decomposition_tables():

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from shared_models import ALL, Block, compiled, counts_of, small_subject
+from shared_models import ALL, compiled, counts_of, fresh_block, small_subject
 
 from fusionkit.match.hits import hits, judge_hits, report_hits
 from fusionkit.match.matching import matching_of
@@ -141,7 +141,8 @@ def test_two_backends_in_one_process_do_not_see_each_other():
     gelus = CompilationConfig(fusion_patterns=select_patterns(("gelu",)))
     first, second = (CompileSession(c, pattern_groups(c)) for c in (norms, gelus))
     torch.manual_seed(0)
-    one, other = Block().bfloat16().eval(), Block().bfloat16().eval()
+    block = fresh_block()
+    one, other = block().bfloat16().eval(), block().bfloat16().eval()
     x = torch.randn(2, 6, 16).bfloat16()
     with torch.no_grad():
         a, b = (

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 import torch
-from shared_models import Block
+from shared_models import fresh_block
 
 from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, config_from_options, select_patterns
@@ -14,7 +14,7 @@ from fusionkit.passes.backend import FusionBackend
 
 def block():
     torch.manual_seed(0)
-    return Block().bfloat16().eval(), torch.randn(2, 6, 16).bfloat16()
+    return fresh_block()().bfloat16().eval(), torch.randn(2, 6, 16).bfloat16()
 
 
 def test_by_name_from_a_users_own_script_with_the_core_alone(tmp_path):
