@@ -66,8 +66,8 @@ views.chart(
 
 # %% [markdown]
 # ## Layer 3: numbers
-# Errors are against float64, in ulps of the dtype. The whole model is gated in float32 only: the last table shows how large a defect in every fused op has
-# to be before the comparison in the working dtype refuses it.
+# Errors are against float64, in ulps of the dtype. The whole model is gated in float32 only: the table of defects shows how large one in
+# every fused op has to be before the comparison in the working dtype refuses it.
 
 # %%
 views.table(

@@ -31,9 +31,8 @@ from fusionkit.store import write_text
 
 FUSED_NAMESPACES = ("npu", "fusionkit")
 _KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
-_QUIET = (
-    "6"  # above USDT, kineto's highest: at that level it reports start and stop of every profile on stderr
-)
+# Above USDT, kineto's highest level, at which it reports start and stop of every profile on stderr.
+_QUIET = "6"
 _STEP = "ProfilerStep#"
 _NONE = "N/A"
 
