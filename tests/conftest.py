@@ -11,19 +11,13 @@ import nbformat
 import pytest
 from hypothesis import settings
 from nbformat import v4
+from shared_investigation import PARAMETERS
 
 from fusionkit.evidence.html import page
 from fusionkit.store import write_text
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
-
-PARAMETERS = """\
-subject: str = "flux"
-expected_sites: dict[str, int | None] = {"rms_norm": None, "rope": None}
-pattern_file: str | None = None
-run_dir: str = "evidence/interactive"
-"""
 
 LAST_CELL = """\
 from fusionkit.evidence.gates import Gate
@@ -58,13 +52,19 @@ class Investigation:
         return Investigation(root)
 
     def add(
-        self, name: str, *cells: str, verdict: str = "PASS", reason: str = "12 of 12", last: bool = True
+        self,
+        name: str,
+        *cells: str,
+        verdict: str = "PASS",
+        reason: str = "12 of 12",
+        last: bool = True,
+        parameters: str = PARAMETERS,
     ) -> Path:
         """A notebook with these code cells that ends, if `last`, by writing a phase with one gate."""
         number = int(name[:2])
         end = [LAST_CELL.format(number=number, name=name, verdict=verdict, reason=reason)] if last else []
         path = self.notebooks / f"{name}.ipynb"
-        tagged = v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]})
+        tagged = v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
         node = v4.new_notebook(
             cells=[v4.new_markdown_cell(f"# {name}"), tagged, *map(v4.new_code_cell, [*cells, *end])]
         )

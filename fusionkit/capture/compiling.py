@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 from fusionkit.capture.aot import CompilerFunction
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
+from fusionkit.subjects.load import UserCode
 
 # Several models of one class in one process share code objects, and with them two things that a capture must
 # not depend on: dynamo's recompile limit, past which a frame silently runs eager, and its guess that a size
@@ -46,13 +47,8 @@ def compile_and_run(
     failed: list[str] = []
     before = Counter(counters["graph_break"])
     with torch.set_grad_enabled(train), _isolated():
-        try:
+        with UserCode(f"subject {subject.name}: its plain forward fails with"):
             flat_tensors(call_model(subject.model, subject))
-        except (RuntimeError, TypeError, ValueError) as error:
-            what = (str(error).splitlines() or ["?"])[0]
-            raise MisuseError(
-                f"subject {subject.name}: its plain forward fails ({type(error).__name__}: {what})"
-            ) from error
         compiled = torch._dynamo.optimize(
             backend, guard_fail_fn=lambda failure: failed.append(failure.reason)
         )(subject.model)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import importlib.machinery
 import importlib.util
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fusionkit
+from fusionkit.config import DECOMPOSITIONS, WINDOWS
 from fusionkit.environment import package_sha256
 from fusionkit.errors import MisuseError
 from fusionkit.parameters import (
@@ -162,9 +165,44 @@ def _number(path: Path) -> int:
     return int(match["number"])
 
 
+# Parameters that have a closed list of values, checked before anything is written.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "size": ("tiny", "full"),
+    "dtype": ("bfloat16", "float16", "float32", "float64"),
+    "target": ("cpu", "npu-dry", "npu"),
+    "window": WINDOWS,
+    "decompositions": DECOMPOSITIONS,
+}
+
+
+def _check_choices(params: Parameters) -> None:
+    """Values from closed lists, and a seed that torch takes."""
+    for name, allowed in _CHOICES.items():
+        value = params.values.get(name)
+        if value is not None and value not in allowed:
+            where = params.origins.get(name, params.source)
+            raise MisuseError(f"{where}: {name} is {value!r}; use one of: {', '.join(allowed)}")
+    seed = params.values.get("seed", 0)
+    if isinstance(seed, int) and not 0 <= seed < 2**63:
+        raise MisuseError(f"{params.origins.get('seed', params.source)}: seed is {seed}; use 0 to 2**63 - 1")
+
+
+def _check_module(params: Parameters, name: str) -> None:
+    """The module of module:factory must be found; it is not imported here."""
+    top = name.partition(":")[0].partition(".")[0]
+    places = [str(Path.cwd()), *sys.path]
+    if top in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(top, places) is not None:
+        return
+    where = params.origins.get("subject", params.source)
+    raise MisuseError(f"{where}: no module '{top}' for subject {name!r}; run where it can be imported")
+
+
 def _check_subject(params: Parameters) -> None:
     """A subject is a name of the table, module:factory, or a file."""
+    _check_choices(params)
     name = params.values.get("subject")
+    if isinstance(name, str) and ":" in name and not Path(name).is_file():
+        _check_module(params, name)
     if not isinstance(name, str) or ":" in name or Path(name).is_file():
         return
     from fusionkit.subjects.table import SUBJECTS

@@ -28,7 +28,7 @@ FIXES: dict[str, str] = {
     "consumed_earlier": "another pattern took these nodes first; register the longer fusion before the shorter one",
     "flag_off": "switch the fusion on in config.FusionPatterns",
     "root_not_indexed": "the op that ends the pattern does not occur in this graph; dump the graph and start from it",
-    "extra_check": "the match was found and refused by a check; see the reason",
+    "extra_check": "the pattern matches, but its replacement does not fit here: mend the replacement as the reason says",
     "unexplained": "torch's matcher refuses this site and no difference was found; please report it with the capsule",
 }
 

@@ -46,6 +46,11 @@ class PatternHits:
         return tuple(match for match in self.matches if match.status == "skipped")
 
     @property
+    def refused(self) -> tuple[SiteMatch, ...]:
+        """The sites that matched and whose replacement does not fit: misses, whatever the pattern matched."""
+        return tuple(match for match in self.matches if match.status == "refused")
+
+    @property
     def missing(self) -> tuple[ExpectedSite, ...]:
         """Expected sites at which nothing was found."""
         return () if self.join is None else self.join.missing
@@ -58,6 +63,7 @@ class PatternHits:
             "asserted_sites": self.asserted,
             "already_fused": [site.to_dict() for site in self.fused],
             "skipped": [match.to_dict() for match in self.skipped],
+            "refused": [match.to_dict() for match in self.refused],
             "missing": [{"module": site.module, "source": site.source} for site in self.missing],
             "verdict": str(self.verdict),
             "reason": self.reason,
@@ -156,11 +162,15 @@ def judge_hits(
     asserted: int | None = None,
 ) -> PatternHits:
     """The verdict on one pattern: every counted site is a hit, already fused, or skipped with a reason."""
+    accounted = tuple(match for match in matches if match.status != "refused")
+    refused = [match for match in matches if match.status == "refused"]
     sites = None if count is None else count.sites
     by_place = sites is not None and (count is None or count.expected == len(sites))
-    join = join_sites(sites, [*matches, *fused]) if sites is not None and by_place else None
-    told = _Told(matches, fused, join, None if count is None else count.expected)
+    join = join_sites(sites, [*accounted, *fused]) if sites is not None and by_place else None
+    told = _Told(accounted, fused, join, None if count is None else count.expected)
     verdict, reason = told.judge()
+    if refused and verdict is not Verdict.PASS:
+        verdict, reason = Verdict.FAIL, f"{reason}; {len(refused)} refused: {refused[0].reason}"
     if count is not None and count.contradiction is not None:
         verdict, reason = Verdict.FAIL, count.contradiction
     if asserted is not None and asserted != told.found:

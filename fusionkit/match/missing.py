@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.match.causes import plain_cause
 from fusionkit.match.explain import Explainer, SiteExplanation
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching, matching_of
@@ -32,7 +34,9 @@ class ExplainReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
-        found = [_row(match) for match in self.hits.matches] + [_row(site) for site in self.hits.fused]
+        found = [_row(match) for match in self.hits.matches if match.status != "refused"] + [
+            _row(site) for site in self.hits.fused
+        ]
         sites = [*found, *(item.to_dict() for item in self.missed)]
         return {
             "schema": SCHEMA,
@@ -84,9 +88,27 @@ def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) ->
     seen: dict[str, int] = {}
     explained = []
     for module in modules:
-        explained.append(explainer.explain(module, seen.get(module, 0), taken))
+        item = explainer.explain(module, seen.get(module, 0), taken)
+        explained.append(_with_refusal(item, matching, pattern))
         seen[module] = seen.get(module, 0) + 1
     return explained
+
+
+def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> SiteExplanation:
+    """A site whose match was refused is told so, before whatever keeps the other variants away."""
+    refused = [
+        m for m in matching.of(pattern) if m.status == "refused" and item.module in (m.module, *m.modules)
+    ]
+    if not refused:
+        return item
+    cause = plain_cause(
+        "extra_check",
+        graph_node=refused[0].anchor,
+        expected="a replacement that fits here",
+        actual=str(refused[0].reason),
+    )
+    others = tuple(cause for cause in item.causes if cause.type != "unexplained")
+    return dataclasses.replace(item, pattern=refused[0].variant, causes=(cause, *others))
 
 
 def explain_unmatched(matching: Matching, pattern: str) -> list[SiteExplanation]:
@@ -104,7 +126,9 @@ def _explainer(matching: Matching, pattern: str) -> Explainer:
 
 
 def _taken(matching: Matching, pattern: str) -> frozenset[str]:
-    return frozenset(name for match in matching.of(pattern) for name in match.nodes)
+    return frozenset(
+        name for match in matching.of(pattern) if match.status != "refused" for name in match.nodes
+    )
 
 
 def _row(item: SiteMatch | FusedSite) -> dict[str, Any]:

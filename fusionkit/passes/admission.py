@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.constraints import violations
 from fusionkit.passes.registering import PatternClass, argument_names
+from fusionkit.subjects.load import UserCode
 
 
 class _RefusedError(FusionKitError):
@@ -33,24 +35,47 @@ class _ConstraintCheck(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def refuse_replacement(pattern: PatternClass, match: Match) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a replacement must not be put in. `documented`: a limit of the fused op itself, for this very site."""
+
+    reason: str
+    documented: bool
+
+
+def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     """The reason why the replacement must not be put in, or None.
 
     It is run once on the site's fake tensors: every npu op must satisfy its documented constraints, and the
     result must have the shape of what it replaces, and its dtype, unless every user casts it to the new one.
+    A constraint that is broken only because the pattern begins behind the site's own cast is no limit of the
+    op: another variant may well be allowed there.
     """
     arguments = [_value(match.kwargs[name]) for name in argument_names(pattern)]
     mode = detect_fake_mode(arguments)
     if mode is None:
-        return "an operand has no tensor metadata (missing_meta)"
+        return Refusal("an operand has no tensor metadata (missing_meta)", documented=False)
     try:
-        with torch.no_grad(), mode, _ConstraintCheck():  # type: ignore[no-untyped-call]
+        with (
+            torch.no_grad(),
+            mode,
+            _ConstraintCheck(),  # type: ignore[no-untyped-call]
+            UserCode(f"replacement of {pattern.name()} raised"),
+        ):
             result = pattern.replacement(*arguments)
+    except _RefusedError as error:
+        return Refusal(str(error), documented=not _begins_behind_cast(pattern, match))
     except FusionKitError as error:
-        return str(error)
-    except (RuntimeError, TypeError, ValueError) as error:
-        return f"the replacement does not run here: {(str(error).splitlines() or ['?'])[0]}"
-    return _changed_output(match.output_nodes(), result)
+        return Refusal(str(error), documented=False)
+    changed = _changed_output(match.output_nodes(), result)
+    return None if changed is None else Refusal(changed, documented=False)
+
+
+def _begins_behind_cast(pattern: PatternClass, match: Match) -> bool:
+    """Whether an argument of the match is a cast that belongs to the site: its dtype is not the site's own."""
+    casts = (torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+    nodes = [match.kwargs[name] for name in argument_names(pattern)]
+    return any(isinstance(node, torch.fx.Node) and node.target in casts for node in nodes)
 
 
 def _value(argument: Any) -> Any:
@@ -63,6 +88,8 @@ def _changed_output(roots: list[torch.fx.Node | None], result: Any) -> str | Non
     if len(results) != len(roots):
         return f"the replacement gives {len(results)} outputs for {len(roots)}"
     for root, new in zip(roots, results, strict=True):
+        if not isinstance(new, torch.Tensor):
+            return f"the replacement gives {type(new).__name__} instead of a tensor"
         old = None if root is None else root.meta.get("val")
         if root is None or not isinstance(old, torch.Tensor):
             continue

@@ -91,14 +91,16 @@ def fusionkit(
     """`torch.compile(model, backend="fusionkit", options={...})`; the options are those of CompilationConfig.
 
     torch calls this once per graph. The backend instance is kept in the caller's own `options` dict, so that
-    the graphs of one compile are counted together and those of another apart. `mode` is ignored.
+    the graphs of one compile are counted together and those of another apart; options that were changed since
+    begin a new instance. `mode` is ignored.
     """
     del mode
     if options is None:
         return FusionBackend()(module, example_inputs)
-    if _BACKEND_KEY not in options:
-        options[_BACKEND_KEY] = FusionBackend(config_from_options(_own(options)))
-    backend: FusionBackend = options[_BACKEND_KEY]
+    config = config_from_options(_own(options))
+    backend = options.get(_BACKEND_KEY)
+    if not isinstance(backend, FusionBackend) or backend.config != config:
+        backend = options[_BACKEND_KEY] = FusionBackend(config)
     return backend(module, example_inputs)
 
 

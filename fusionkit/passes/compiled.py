@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from fusionkit.capture.aot import aot_backend, decomposition_table
 from fusionkit.capture.capturing import capture_of
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
@@ -32,8 +34,16 @@ class Compiled:
 
     @property
     def matches(self) -> tuple[SiteMatch, ...]:
-        """Every match of every graph, in graph order."""
-        return tuple(self.session.matches)
+        """Every match of every graph, in graph order; a module that stands in two places goes by its first."""
+        first = _first_paths(self.subject.model)
+        return tuple(
+            replace(
+                match,
+                module=first.get(match.module, match.module),
+                modules=tuple(first.get(path, path) for path in match.modules),
+            )
+            for match in self.session.matches
+        )
 
     @property
     def before(self) -> tuple[CapturedGraph, ...]:
@@ -53,6 +63,17 @@ class Compiled:
         """These graphs (default: those before the patterns) as a capture, for a capsule."""
         chosen = self.before if graphs is None else graphs
         return capture_of(self.subject, chosen, self.outcome, self.config.decompositions)
+
+
+def _first_paths(model: torch.nn.Module) -> dict[str, str]:
+    """Path -> first path of the same module, for modules that the model holds more than once."""
+    first: dict[int, str] = {}
+    paths = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        known = first.setdefault(id(module), path)
+        if known != path:
+            paths[path] = known
+    return paths
 
 
 def compile_subject(

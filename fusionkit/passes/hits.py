@@ -10,7 +10,8 @@ from typing import Any
 class SiteMatch:
     """One match of one variant. Node names are those of the graph before any pattern was applied.
 
-    `status` is "hit" or "skipped" (then `reason` says why the replacement was not allowed). `anchor` is the
+    `status` is "hit", "skipped" (a documented limit of the fused op forbids it here) or "refused" (the
+    replacement itself does not fit); `reason` says why for the last two. `anchor` is the
     node that the pattern's root matched; `module` is that node's,
     `modules` those of all matched nodes; `arguments` maps pattern arguments to node names or literals.
     """

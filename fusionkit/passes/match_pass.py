@@ -78,14 +78,14 @@ class PatternMatchPass:
     def _admit(self, pattern: PatternClass, match: Match) -> bool:
         """The extra check of each entry: is the replacement allowed here? Every answer is kept."""
         root = match.output_node()
-        reason = refuse_replacement(pattern, match)
+        refusal = refuse_replacement(pattern, match)
         self._log.matches.append(
             SiteMatch(
                 pattern=self._log.pattern,
                 variant=pattern.name(),
                 graph_index=self._log.graph_index,
-                status="hit" if reason is None else "skipped",
-                reason=reason,
+                status="hit" if refusal is None else "skipped" if refusal.documented else "refused",
+                reason=None if refusal is None else refusal.reason,
                 anchor=root.name,
                 module=module_path(root),
                 source=source_line(root),
@@ -94,7 +94,7 @@ class PatternMatchPass:
                 arguments=literal_arguments(match, argument_names(pattern), self._log.operands),
             )
         )
-        return reason is None and self._rewrite
+        return refusal is None and self._rewrite
 
 
 def literal_arguments(match: Match, names: list[str], operands: Mapping[str, list[str]]) -> dict[str, Any]:

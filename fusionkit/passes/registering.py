@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.passes.tracing import TraceFunction
 from fusionkit.patterns.pattern_base import PatternBase
+from fusionkit.subjects.load import UserCode
 
 PatternClass = type[PatternBase]
 ExtraCheck = Callable[[PatternClass, Match], bool]
@@ -39,12 +40,12 @@ def register_pattern(
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,
                 skip_duplicates=True,
-                pattern_name=pattern.name(),
+                pattern_name=name_of(pattern),
             )
     except _TRACE_ERRORS as error:
         if isinstance(error, FusionKitError):
             raise
-        raise MisuseError(f"pattern {pattern.name()}: {_why_untraceable(error)}") from error
+        raise MisuseError(f"pattern {name_of(pattern)}: {_why_untraceable(error)}") from error
     if entry:
         _require_arguments(pattern, repr(entry), scalars)
     return bool(entry)
@@ -77,12 +78,21 @@ def _require_arguments(pattern: PatternClass, converted: str, scalars: dict[str,
             continue
         if name in scalars:
             raise MisuseError(
-                f"pattern {pattern.name()}: scalar '{name}' is not found in its trace by its stand-in"
+                f"pattern {name_of(pattern)}: scalar '{name}' is not found in its trace by its stand-in"
                 f" {scalars[name]}; an op rounds or drops it: choose a value that float32 holds exactly"
             )
         raise MisuseError(
-            f"pattern {pattern.name()}: argument '{name}' is not used by pattern(); remove it from all methods"
+            f"pattern {name_of(pattern)}: argument '{name}' is not used by pattern(); remove it from all methods"
         )
+
+
+def name_of(pattern: PatternClass) -> str:
+    """The variant's name. Raises MisuseError when name() raises or gives no string."""
+    with UserCode(f"pattern class {pattern.__name__}: name() raised"):
+        name = pattern.name()
+    if not isinstance(name, str) or not name:
+        raise MisuseError(f"pattern class {pattern.__name__}: name() gives {name!r}; give a unique name")
+    return name
 
 
 def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
@@ -90,17 +100,20 @@ def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
 
     Raises MisuseError when the numbers disagree, or when pattern and replacement take different arguments.
     """
-    inputs = list(pattern.inputs())
+    with UserCode(f"pattern {name_of(pattern)}: inputs() raised"):
+        inputs = list(pattern.inputs())
+    if not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
+        raise MisuseError(f"pattern {name_of(pattern)}: inputs() gives something else than tensors")
     names = argument_names(pattern)
     other = list(inspect.signature(pattern.replacement).parameters)
     if names != other:
         raise MisuseError(
-            f"pattern {pattern.name()}: pattern takes {names}, replacement takes {other}; make them equal"
+            f"pattern {name_of(pattern)}: pattern takes {names}, replacement takes {other}; make them equal"
         )
     wanted = [name for name in names if name not in scalars_of(pattern)]
     if len(inputs) != len(wanted):
         raise MisuseError(
-            f"pattern {pattern.name()}: inputs() gives {len(inputs)} tensors for {len(wanted)} arguments {wanted}"
+            f"pattern {name_of(pattern)}: inputs() gives {len(inputs)} tensors for {len(wanted)} arguments {wanted}"
         )
     return inputs
 
@@ -114,7 +127,16 @@ def argument_names(pattern: PatternClass) -> list[str]:
 def scalars_of(pattern: PatternClass) -> dict[str, float]:
     """The pattern's scalar stand-ins; none for classes of other back ends, which have no `scalars`."""
     method = getattr(pattern, "scalars", None)
-    return dict(method()) if callable(method) else {}
+    with UserCode(f"pattern {name_of(pattern)}: scalars() raised"):
+        found = dict(method()) if callable(method) else {}
+    values = list(found.values())
+    if not all(isinstance(value, int | float) and value == value for value in values):
+        raise MisuseError(
+            f"pattern {name_of(pattern)}: scalars() must map names to numbers, got {found!r:.80}"
+        )
+    if len(set(values)) != len(values):
+        raise MisuseError(f"pattern {name_of(pattern)}: scalars() gives two arguments one stand-in value")
+    return found
 
 
 def activations_of(pattern: PatternClass) -> tuple[str, ...]:
@@ -130,7 +152,8 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
-    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are drawn as gains, away from 0 and 1.
+    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are drawn as gains of both signs,
+    away from 0 and 1.
 
     Integer inputs are refused: what they mean is the pattern's own matter.
     """
@@ -139,10 +162,11 @@ def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
     for tensor in example_inputs(pattern):
         if not tensor.is_floating_point():
             raise MisuseError(
-                f"pattern {pattern.name()}: inputs() of dtype {tensor.dtype} cannot be drawn at random"
+                f"pattern {name_of(pattern)}: inputs() of dtype {tensor.dtype} cannot be drawn at random"
             )
         values = torch.randn(tuple(tensor.shape), generator=generator)
         if tensor.dim() == 1:
-            values = 1.5 + 0.25 * values.clamp(-2, 2)
+            sign = torch.where(torch.rand(values.shape, generator=generator) < 0.5, -1.0, 1.0)
+            values = sign * (1.5 + 0.25 * values.clamp(-2, 2))
         drawn.append(values.to(tensor.dtype))
     return drawn

@@ -9,9 +9,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fusionkit.errors import FusionKitError, MisuseError
-from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, scalars_of
+from fusionkit.passes.registering import (
+    PatternClass,
+    argument_names,
+    example_inputs,
+    fake_like,
+    name_of,
+    scalars_of,
+)
 from fusionkit.patterns.loading import load_pattern_file
+from fusionkit.subjects.load import UserCode
 
 # Fused op -> the fusion whose sites it is for.
 FUSION_OF_OP = {
@@ -54,14 +61,7 @@ def fusion_of(pattern: PatternClass, path: Path) -> str:
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _Ops() as ops:
         tensors = iter([fake_like(tensor, "cpu") for tensor in example_inputs(pattern)])
         arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
-        try:
+        with UserCode(f"{path}: replacement of {name_of(pattern)} does not run on its inputs():"):
             pattern.replacement(*arguments)
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
-            if isinstance(error, FusionKitError):
-                raise
-            what = (str(error).splitlines() or ["?"])[0]
-            raise MisuseError(
-                f"{path}: replacement of {pattern.name()} does not run on its inputs() ({type(error).__name__}: {what})"
-            ) from error
     found = [FUSION_OF_OP[name] for name in ops.names if name in FUSION_OF_OP]
-    return found[0] if found else pattern.name()
+    return found[0] if found else name_of(pattern)

@@ -75,7 +75,7 @@ def _execute(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except FusionKitError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f" line {frames[-1].lineno}" if frames else ""
         what = (str(error).splitlines() or [""])[0]

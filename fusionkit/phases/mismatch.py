@@ -39,7 +39,7 @@ class MismatchReport:
         for name in self.report.patterns:
             rows += [_missed_row(name, item) for item in self.explained.get(name, ())]
         for name, entry in self.report.patterns.items():
-            rows += [_found_row(name, match) for match in entry.matches]
+            rows += [_found_row(name, match) for match in entry.matches if match.status != "refused"]
             rows += [
                 {
                     "pattern": name,

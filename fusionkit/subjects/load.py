@@ -47,6 +47,8 @@ def load_subject(
         raise MisuseError(f"unknown size '{size}'; use one of: {', '.join(SIZES)}")
     if dtype not in DTYPES:
         raise MisuseError(f"unknown dtype '{dtype}'; use one of: {', '.join(DTYPES)}")
+    if not 0 <= seed < 2**63:
+        raise MisuseError(f"seed is {seed}; use 0 to 2**63 - 1")
     if isinstance(name_or_factory, str) and ":" not in name_or_factory:
         spec = SUBJECTS.get(name_or_factory)
         if spec is None:

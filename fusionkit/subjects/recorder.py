@@ -17,6 +17,7 @@ from torch import nn
 
 from fusionkit.subjects.build import Subject, seeded
 from fusionkit.subjects.counters import FunctionCounter, ModuleCounter
+from fusionkit.subjects.load import UserCode
 from fusionkit.subjects.places import short_path
 
 _MODULE_CALL = nn.Module.__call__.__code__.co_filename
@@ -89,7 +90,8 @@ def record(subject: Subject, rows: Sequence[ModuleCounter | FunctionCounter]) ->
         for row in rows:
             if isinstance(row, FunctionCounter):
                 stack.enter_context(_function_wrapped(row, recorder))
-        subject.run()
+        with UserCode(f"subject {subject.name}: its plain forward fails with"):
+            subject.run()
     return recorder.occurrences
 
 

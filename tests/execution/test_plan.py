@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,12 @@ def test_the_yaml_may_hold_parameters_of_notebooks_that_are_not_selected(investi
             plan_for(investigation, notebooks=["01"], overrides=[override])
 
 
-def test_a_subject_may_be_a_factory_or_a_file(investigation: Any, tmp_path: Path) -> None:
+def test_a_subject_may_be_a_factory_or_a_file(
+    investigation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     investigation.add("01_a")
+    (tmp_path / "mymodels").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
     capsule = tmp_path / "capsule.json"
     capsule.write_text("{}")
     for subject in ("mymodels.flux:build", str(capsule), "llama"):
@@ -59,6 +64,31 @@ def test_a_subject_may_be_a_factory_or_a_file(investigation: Any, tmp_path: Path
             plan_for(investigation, overrides=[f"subject={subject}"]).steps[0].parameters["subject"]
             == subject
         )
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("subject=no_such_module:build", "no module 'no_such_module'"),
+        ("size=huge", "size is 'huge'; use one of: tiny, full"),
+        ("dtype=int4", "dtype is 'int4'"),
+        ("target=gpu", "target is 'gpu'"),
+        ("window=between", "window is 'between'"),
+        ("decompositions=all", "decompositions is 'all'"),
+        ("seed=-1", "seed is -1"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_before_anything_is_written(
+    investigation: Any, override: str, told: str
+) -> None:
+    extra = ["size", "dtype", "target", "window", "decompositions"]
+    cell = (
+        "".join(f'{name}: str = ""\n' for name in extra)
+        + 'seed: int = 0\nsubject: str = "flux"\nrun_dir: str = "x"\n'
+    )
+    investigation.add("01_a", parameters=cell)
+    with pytest.raises(MisuseError, match=re.escape(told)):
+        plan_for(investigation, overrides=[override])
 
 
 def write(path: Path, text: str) -> Path:

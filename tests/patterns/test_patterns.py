@@ -209,11 +209,11 @@ def test_a_site_that_breaks_a_constraint_is_skipped_with_its_reason():
     assert torch.equal(compiled.outcome.outputs[0], fn(*inputs))
 
 
-def test_a_wider_gain_changes_the_dtype_and_is_skipped():
+def test_a_wider_gain_changes_the_dtype_and_is_refused():
     compiled = compile_subject(
         Subject(Fn(hand_written), (t(2, 6, 16), t(16, dtype=torch.float32)), name="gain"), ALL
     )
-    assert [m.status for m in compiled.matches] == ["skipped"]
+    assert [m.status for m in compiled.matches] == ["refused"]
     assert compiled.matches[0].reason == "the output's dtype would change from float32 to bfloat16"
 
 

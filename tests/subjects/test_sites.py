@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.counters import COUNTERS
 from fusionkit.subjects.fragments import source_fragments
@@ -120,7 +121,7 @@ class Failing(nn.Module):
 def test_everything_is_as_before_after_an_error() -> None:
     chosen = Subject(Failing(), (torch.ones(1, 4),))
     hooks, bindings = _hooks(chosen.model), _bindings()
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+    with pytest.raises(MisuseError, match="shapes cannot be multiplied"):
         count_sites(chosen)
     assert _hooks(chosen.model) == hooks
     assert _bindings() == bindings
