@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_investigation import PARAMETERS
 
 from fusionkit.errors import MisuseError
 from fusionkit.execution.plan import make_plan
@@ -82,10 +83,7 @@ def test_a_value_that_cannot_be_is_told_before_anything_is_written(
     investigation: Any, override: str, told: str
 ) -> None:
     extra = ["size", "dtype", "target", "window", "decompositions"]
-    cell = (
-        "".join(f'{name}: str = ""\n' for name in extra)
-        + 'seed: int = 0\nsubject: str = "flux"\nrun_dir: str = "x"\n'
-    )
+    cell = PARAMETERS + "".join(f'{name}: str = "any"\n' for name in extra) + "seed: int = 0\n"
     investigation.add("01_a", parameters=cell)
     with pytest.raises(MisuseError, match=re.escape(told)):
         plan_for(investigation, overrides=[override])
