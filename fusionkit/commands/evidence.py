@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.progress import step
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +17,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     from fusionkit.evidence.verify import verify_evidence
 
+    step("checking hashes, and computing hits and numbers again")
     verification = verify_evidence(arguments.run_dir)
     if arguments.json:
         write_result(verification.to_dict())

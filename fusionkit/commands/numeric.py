@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.progress import step
 from fusionkit.commands.subject import add_subject_options, config_for, load, names_of
 from fusionkit.verdict import Verdict, combine
 
@@ -30,7 +31,9 @@ def _numeric(arguments: argparse.Namespace) -> int:
     names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
     files = () if arguments.pattern_file is None else (arguments.pattern_file,)
     config = config_for(arguments, names, files)
+    step("compiling, and replaying every hit")
     replays = replay_hits(compile_subject(subject, config, keep_inputs=True), seed=arguments.seed)
+    step("comparing the whole model in float32")
     twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
     model = compare_model(compile_subject(twin, config))
     verdict = combine((replays.verdict, model.verdict))

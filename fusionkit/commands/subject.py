@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusionkit.commands.progress import step
+
 if TYPE_CHECKING:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.matching import Matching
@@ -39,6 +41,7 @@ def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.load import load_subject
 
+    step(f"loading {arguments.subject}")
     use_target(arguments.target)
     return load_subject(
         arguments.subject, size=arguments.size, dtype=arguments.dtype, seed=arguments.seed, train=train
@@ -81,7 +84,9 @@ def make_matching(
         chosen = pattern_names() if patterns is None else patterns
         return match_capture(capture, config_for(arguments, chosen, files)), {}
     subject = load(arguments)
+    step("counting sites in eager mode")
     counts = expected_counts(subject)
+    step("compiling and matching")
     chosen = default_patterns(counts) if patterns is None else patterns
     return matching_of(compile_subject(subject, config_for(arguments, chosen, files))), counts
 

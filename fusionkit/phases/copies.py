@@ -7,7 +7,8 @@ from typing import Any
 
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
-from fusionkit.phases.integrate import COMPILED_PROFILE, CPU_NOTE, EAGER_PROFILE
+from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE
+from fusionkit.phases.integration_gates import CPU_NOTE
 from fusionkit.phases.study import Study
 from fusionkit.profile.copies import CopyReport, analyze_copies
 from fusionkit.profile.load import load_profile

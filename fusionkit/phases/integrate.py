@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fusionkit.capture.compiling import call_model
-from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, write_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.records import PhaseRecord
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
-from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.replay import ReplayReport, replay_hits
 from fusionkit.match.whole_model import ModelComparison, compare_model, repeat_noise, visible_scale
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity
 from fusionkit.passes.compiled import Compiled, compile_subject
-from fusionkit.passes.hits import SiteMatch
-from fusionkit.phases.analyze import FORECASTS
+from fusionkit.phases.integration_gates import benefit_line, forecast_gate, hits_gate, kernel_gate, model_gate
 from fusionkit.phases.study import Study
 from fusionkit.phases.unit import compared_outputs, figures
-from fusionkit.profile.benefit import observed_benefit
 from fusionkit.profile.collect import collect_cpu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
-from fusionkit.profile.hit import check_kernel_hit
 from fusionkit.profile.records import Profile
-from fusionkit.verdict import Verdict, combine
+from fusionkit.verdict import Verdict
 
 EAGER_PROFILE = "artifacts/06_eager/kernel_details.csv"
 COMPILED_PROFILE = "artifacts/06_compiled/kernel_details.csv"
-CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
 _EMPTY = {
     "kernels": "every kernel runs as often as in eager",
     "numbers": "nothing to compare: no site was hit",
@@ -180,7 +173,7 @@ def integrate(study: Study) -> Integration:
     """Run the three layers in order on the whole model."""
     compiled = study.compile(keep_inputs=True)
     report = report_hits(matching_of(compiled), study.counts, asserted=study.asserted)
-    gates = [_hits_gate(report)]
+    gates = [hits_gate(report)]
     if gates[0].verdict is Verdict.FAIL:
         return Integration(
             study,
@@ -195,8 +188,8 @@ def integrate(study: Study) -> Integration:
             tuple(gates),
         )
     diff = diff_profiles(*_profiles(study, compiled))
-    gates.append(_kernel_gate(compiled, report, diff))
-    benefit = _benefit(study, diff)
+    gates.append(kernel_gate(compiled, report, diff))
+    benefit = benefit_line(study, diff)
     if gates[1].verdict is Verdict.FAIL:
         return Integration(study, compiled, report, diff, None, (), None, None, benefit, tuple(gates))
     replays = replay_hits(compiled, seed=study.model.seed)
@@ -205,8 +198,8 @@ def integrate(study: Study) -> Integration:
         refused = "rolled back: a replaced site computes something else"
         return Integration(study, compiled, report, diff, replays, (), None, None, refused, tuple(gates))
     whole = _whole_model(study, compiled)
-    gates.append(_model_gate(whole))
-    gates.append(_forecast_gate(study, report, diff))
+    gates.append(model_gate(whole))
+    gates.append(forecast_gate(study, report, diff))
     sensitivity = visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None
     return Integration(
         study,
@@ -240,81 +233,3 @@ def _whole_model(study: Study, compiled: Compiled) -> tuple[ModelComparison, ...
         return (own,)
     twin = compile_subject(study.reload("float32"), study.config())
     return own, compare_model(twin)
-
-
-def _hits_gate(report: HitReport) -> Gate:
-    verdict = combine(entry.verdict for entry in report.patterns.values())
-    told = "; ".join(
-        f"{name}: {entry.reason}" for name, entry in report.patterns.items() if entry.verdict is verdict
-    )
-    return Gate("hits", verdict, told or "no fusion takes part in this run")
-
-
-def _kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:
-    """The fused kernel appears as often as it hit, not in eager; each op it replaced is run less often."""
-    problems = []
-    told = []
-    for name, entry in report.patterns.items():
-        if not entry.hits:
-            continue
-        hit = check_kernel_hit(diff.candidate, name, expected=len(entry.hits), baseline=diff.baseline)
-        told.append(f"{name} {hit.count}")
-        if hit.verdict is not Verdict.PASS:
-            problems.append(f"{name}: {hit.reason}")
-        problems += [f"{name}: {what}" for what in _not_vanished(compiled, entry.hits, diff)]
-    if problems:
-        return Gate("kernels", Verdict.FAIL, "; ".join(problems))
-    if not told:
-        return Gate("kernels", Verdict.INCONCLUSIVE, "no hit, so no kernel to look for")
-    return Gate(
-        "kernels", Verdict.PASS, f"fused kernels {', '.join(told)}, none in eager; the originals vanished"
-    )
-
-
-def _not_vanished(compiled: Compiled, hits: Sequence[SiteMatch], diff: ProfileDiff) -> list[str]:
-    """Telling ops of the matched chains that the compiled run does not call as much less often as the graph says.
-
-    What an op loses is counted in the graphs before and after: a replacement may call it again itself.
-    """
-    before, after = _calls(compiled.before), _calls(compiled.after)
-    nodes = {(graph.key.index, node.name): node for graph in compiled.before for node in graph.nodes}
-    replaced = {packet(nodes[(hit.graph_index, name)]) for hit in hits for name in hit.nodes}
-    problems = []
-    for op in sorted(replaced):
-        key = op.replace("aten.", "aten::")
-        rows = [item for item in diff.kernels if item.key == key]
-        if op in FORM_OPS or not op.startswith("aten.") or not rows:
-            continue
-        lost = rows[0].baseline_count - rows[0].candidate_count
-        if lost < min(before[op] - after[op], rows[0].baseline_count):
-            problems.append(f"{key} runs {rows[0].candidate_count} times, {rows[0].baseline_count} in eager")
-    return problems
-
-
-def _calls(graphs: Sequence[CapturedGraph]) -> Counter[str]:
-    return Counter(packet(node) for graph in graphs for node in graph.nodes if node.op == "call_function")
-
-
-def _model_gate(whole: Sequence[ModelComparison]) -> Gate:
-    gated = [item for item in whole if item.dtype == "float32"]
-    if not gated:
-        return Gate("whole model in float32", Verdict.INCONCLUSIVE, "no float32 run was made")
-    return Gate("whole model in float32", gated[0].verdict, gated[0].reason)
-
-
-def _forecast_gate(study: Study, report: HitReport, diff: ProfileDiff) -> Gate:
-    wanted = {
-        FORECASTS[name][0] for name, entry in report.patterns.items() if entry.hits and name in FORECASTS
-    }
-    seen = observed_benefit(diff)
-    expected = "fewer kernels" if "fewer kernels" in wanted else "none"
-    told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
-    verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
-    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if study.target == "cpu" else told)
-
-
-def _benefit(study: Study, diff: ProfileDiff) -> str:
-    seen = observed_benefit(diff)
-    if study.target == "cpu":
-        return f"not claimed: {seen.reason}. {CPU_NOTE}"
-    return f"{'adopt' if seen.kind != 'none' else 'roll back'}: {seen.reason}"

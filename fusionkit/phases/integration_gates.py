@@ -1,0 +1,104 @@
+"""The exit gates of phase 6, layer by layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.evidence.gates import Gate
+from fusionkit.match.hits import HitReport
+from fusionkit.match.ops import FORM_OPS, packet
+from fusionkit.match.whole_model import ModelComparison
+from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.phases.analyze import FORECASTS
+from fusionkit.phases.study import Study
+from fusionkit.profile.benefit import observed_benefit
+from fusionkit.profile.diff import ProfileDiff
+from fusionkit.profile.hit import check_kernel_hit
+from fusionkit.verdict import Verdict, combine
+
+CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
+
+
+def hits_gate(report: HitReport) -> Gate:
+    """Layer 1: every pattern's own verdict, combined."""
+    verdict = combine(entry.verdict for entry in report.patterns.values())
+    told = "; ".join(
+        f"{name}: {entry.reason}" for name, entry in report.patterns.items() if entry.verdict is verdict
+    )
+    return Gate("hits", verdict, told or "no fusion takes part in this run")
+
+
+def kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:
+    """The fused kernel appears as often as it hit, not in eager; each op it replaced is run less often."""
+    problems = []
+    told = []
+    for name, entry in report.patterns.items():
+        if not entry.hits:
+            continue
+        hit = check_kernel_hit(diff.candidate, name, expected=len(entry.hits), baseline=diff.baseline)
+        told.append(f"{name} {hit.count}")
+        if hit.verdict is not Verdict.PASS:
+            problems.append(f"{name}: {hit.reason}")
+        problems += [f"{name}: {what}" for what in _not_vanished(compiled, entry.hits, diff)]
+    if problems:
+        return Gate("kernels", Verdict.FAIL, "; ".join(problems))
+    if not told:
+        return Gate("kernels", Verdict.INCONCLUSIVE, "no hit, so no kernel to look for")
+    return Gate(
+        "kernels", Verdict.PASS, f"fused kernels {', '.join(told)}, none in eager; the originals vanished"
+    )
+
+
+def _not_vanished(compiled: Compiled, hits: Sequence[SiteMatch], diff: ProfileDiff) -> list[str]:
+    """Telling ops of the matched chains that the compiled run does not call as much less often as the graph says.
+
+    What an op loses is counted in the graphs before and after: a replacement may call it again itself.
+    """
+    before, after = _calls(compiled.before), _calls(compiled.after)
+    nodes = {(graph.key.index, node.name): node for graph in compiled.before for node in graph.nodes}
+    replaced = {packet(nodes[(hit.graph_index, name)]) for hit in hits for name in hit.nodes}
+    problems = []
+    for op in sorted(replaced):
+        key = op.replace("aten.", "aten::")
+        rows = [item for item in diff.kernels if item.key == key]
+        if op in FORM_OPS or not op.startswith("aten.") or not rows:
+            continue
+        lost = rows[0].baseline_count - rows[0].candidate_count
+        if lost < min(before[op] - after[op], rows[0].baseline_count):
+            problems.append(f"{key} runs {rows[0].candidate_count} times, {rows[0].baseline_count} in eager")
+    return problems
+
+
+def _calls(graphs: Sequence[CapturedGraph]) -> Counter[str]:
+    return Counter(packet(node) for graph in graphs for node in graph.nodes if node.op == "call_function")
+
+
+def model_gate(whole: Sequence[ModelComparison]) -> Gate:
+    """Layer 3: the whole model in float32, where the comparison can see."""
+    gated = [item for item in whole if item.dtype == "float32"]
+    if not gated:
+        return Gate("whole model in float32", Verdict.INCONCLUSIVE, "no float32 run was made")
+    return Gate("whole model in float32", gated[0].verdict, gated[0].reason)
+
+
+def forecast_gate(study: Study, report: HitReport, diff: ProfileDiff) -> Gate:
+    """What phase 1 expected, held against what the kernels show."""
+    wanted = {
+        FORECASTS[name][0] for name, entry in report.patterns.items() if entry.hits and name in FORECASTS
+    }
+    seen = observed_benefit(diff)
+    expected = "fewer kernels" if "fewer kernels" in wanted else "none"
+    told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
+    verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
+    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if study.target == "cpu" else told)
+
+
+def benefit_line(study: Study, diff: ProfileDiff) -> str:
+    """The evidence line on the benefit; none is claimed from CPU counts."""
+    seen = observed_benefit(diff)
+    if study.target == "cpu":
+        return f"not claimed: {seen.reason}. {CPU_NOTE}"
+    return f"{'adopt' if seen.kind != 'none' else 'roll back'}: {seen.reason}"
