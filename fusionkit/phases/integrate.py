@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,13 +43,13 @@ class Integration:
     study: Study
     compiled: Compiled
     report: HitReport
-    diff: ProfileDiff | None
-    replays: ReplayReport | None
-    whole: tuple[ModelComparison, ...]
-    sensitivity: Sensitivity | None
-    noise: NoiseFloor | None
     benefit: str
     gates: tuple[Gate, ...]
+    diff: ProfileDiff | None = None
+    replays: ReplayReport | None = None
+    whole: tuple[ModelComparison, ...] = ()
+    sensitivity: Sensitivity | None = None
+    noise: NoiseFloor | None = None
 
     def hit_rows(self) -> list[dict[str, Any]]:
         """Layer 1: one row per pattern."""
@@ -173,45 +173,27 @@ def integrate(study: Study) -> Integration:
     """Run the three layers in order on the whole model."""
     compiled = study.compile(keep_inputs=True)
     report = report_hits(matching_of(compiled), study.counts, asserted=study.asserted)
-    gates = [hits_gate(report)]
-    if gates[0].verdict is Verdict.FAIL:
-        return Integration(
-            study,
-            compiled,
-            report,
-            None,
-            None,
-            (),
-            None,
-            None,
-            "rolled back: not every site is hit",
-            tuple(gates),
-        )
+    stopped = "rolled back: not every site is hit"
+    found = Integration(study, compiled, report, stopped, (hits_gate(report),))
+    if found.gates[-1].verdict is Verdict.FAIL:
+        return found
     diff = diff_profiles(*_profiles(study, compiled))
-    gates.append(kernel_gate(compiled, report, diff))
-    benefit = benefit_line(study, diff)
-    if gates[1].verdict is Verdict.FAIL:
-        return Integration(study, compiled, report, diff, None, (), None, None, benefit, tuple(gates))
+    gates = (*found.gates, kernel_gate(compiled, report, diff))
+    found = replace(found, diff=diff, gates=gates, benefit=benefit_line(study, diff))
+    if found.gates[-1].verdict is Verdict.FAIL:
+        return found
     replays = replay_hits(compiled, seed=study.model.seed)
-    gates.append(Gate("numbers per site", replays.verdict, replays.reason))
+    gates = (*found.gates, Gate("numbers per site", replays.verdict, replays.reason))
+    found = replace(found, replays=replays, gates=gates)
     if replays.verdict is Verdict.FAIL:
-        refused = "rolled back: a replaced site computes something else"
-        return Integration(study, compiled, report, diff, replays, (), None, None, refused, tuple(gates))
+        return replace(found, benefit="rolled back: a replaced site computes something else")
     whole = _whole_model(study, compiled)
-    gates.append(model_gate(whole))
-    gates.append(forecast_gate(study, report, diff))
-    sensitivity = visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None
-    return Integration(
-        study,
-        compiled,
-        report,
-        diff,
-        replays,
-        whole,
-        sensitivity,
-        repeat_noise(study.model),
-        benefit,
-        tuple(gates),
+    return replace(
+        found,
+        whole=whole,
+        sensitivity=visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None,
+        noise=repeat_noise(study.model),
+        gates=(*found.gates, model_gate(whole), forecast_gate(study, report, diff)),
     )
 
 
