@@ -40,11 +40,6 @@ class Alignment:
     differences: list[Difference] = field(default_factory=list)
     literals: list[tuple[torch.fx.Node, torch.fx.Node, str, Any, Any]] = field(default_factory=list)
 
-    @property
-    def score(self) -> float:
-        """Higher is nearer: aligned nodes less differences."""
-        return len(self.pairs) - 0.75 * len(self.differences)
-
 
 def align(pattern_anchor: torch.fx.Node, graph_anchor: torch.fx.Node) -> Alignment:
     """Align the pattern around `pattern_anchor` with the graph around `graph_anchor` (same op packet)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +221,3 @@ def _retrace(
 
 def _below(path: str, module: str) -> bool:
     return module == "" or path == module or path.startswith(f"{module}.")
-
-
-Explain = Callable[[str, int], SiteExplanation]

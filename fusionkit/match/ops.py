@@ -74,9 +74,3 @@ def describe(node: torch.fx.Node) -> str:
     dtype = node.kwargs.get("dtype") or next((a for a in node.args if isinstance(a, torch.dtype)), None)
     text = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else packet(node)
     return f"{text}({str(dtype).removeprefix('torch.')})" if is_cast(node) and dtype is not None else text
-
-
-def tensor_of(node: torch.fx.Node) -> torch.Tensor | None:
-    """The node's fake tensor, if it has one."""
-    value = node.meta.get("val")
-    return value if isinstance(value, torch.Tensor) else None

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import torch
 
-from fusionkit.capture.aot import aot_backend, decomposition_table
+from fusionkit.capture.aot import aot_backend
 from fusionkit.capture.capturing import capture_of
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
 from fusionkit.capture.graphs import Capture, CapturedGraph
-from fusionkit.config import CompilationConfig, flag_names
+from fusionkit.config import CompilationConfig
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.passes.session import CompileSession
-from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 
@@ -54,10 +53,6 @@ class Compiled:
     def after(self) -> tuple[CapturedGraph, ...]:
         """The graphs in the config's window after the patterns."""
         return tuple(self.session.after)
-
-    def tracer(self) -> TraceFunction:
-        """A tracer with this compile's decomposition table."""
-        return make_tracer(decomposition_table(self.config.decompositions))
 
     def capture(self, graphs: Sequence[CapturedGraph] | None = None) -> Capture:
         """These graphs (default: those before the patterns) as a capture, for a capsule."""
@@ -104,9 +99,3 @@ def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass
         trials = trial_groups(Path(path))
         groups = trials | {key: value for key, value in groups.items() if key not in trials}
     return groups
-
-
-def without_patterns(config: CompilationConfig) -> CompilationConfig:
-    """The same config with every fusion off."""
-    flags = type(config.fusion_patterns)(**dict.fromkeys(flag_names(), False))
-    return replace(config, fusion_patterns=flags, pattern_files=())
