@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fusionkit
-from fusionkit.commands import capture, evidence, kernels, lab, match, numeric, run
+from fusionkit.commands import capture, compare, doctor, evidence, kernels, lab, match, numeric, run
 from fusionkit.commands.command import Command
 from fusionkit.errors import FusionKitError, RunBrokenError
 
@@ -21,11 +21,12 @@ COMMANDS: tuple[Command, ...] = (
     evidence.VERIFY,
     evidence.STATUS,
     capture.CAPTURE,
+    compare.COMPARE,
     match.HITS,
     match.EXPLAIN,
     numeric.NUMERIC,
     kernels.KERNELS,
-    lab.DOCTOR,
+    doctor.DOCTOR,
     lab.LAB,
 )
 

@@ -15,6 +15,10 @@ class MisuseError(FusionKitError):
     """Bad input: a file, parameter, name or value that cannot be used as given."""
 
 
+class DryRunError(FusionKitError):
+    """A real computation was asked of target npu-dry, which has graphs, shapes and dtypes only."""
+
+
 class RunBrokenError(FusionKitError):
     """The run itself broke: a kernel died, a limit was hit, the disk is full."""
 

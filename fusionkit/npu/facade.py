@@ -30,14 +30,21 @@ class NpuDevice:
 
 
 class TorchNpu:
-    """The facade: one attribute per op (`npu_rms_norm`, ...), each the op in torch.ops.npu, and `npu`."""
+    """The facade: one attribute per op (`npu_rms_norm`, ...), each the op in torch.ops.npu, and `npu`.
 
-    def __init__(self, *, available: bool) -> None:
+    Over the real torch_npu (`module`) it has that module's other attributes as well.
+    """
+
+    def __init__(self, *, available: bool, module: types.ModuleType | None = None) -> None:
         self.npu = NpuDevice(available)
+        self._module = module
         for name in FACADE_OPS:
             setattr(self, name, getattr(torch.ops.npu, name))
 
     def __getattr__(self, name: str) -> Any:
+        module = self.__dict__.get("_module")
+        if module is not None:
+            return getattr(module, name)
         raise AttributeError(f"torch_npu facade has no {name!r}; it has npu and {', '.join(FACADE_OPS)}")
 
     def __dir__(self) -> list[str]:
@@ -67,6 +74,10 @@ def standing_in(facade: TorchNpu, *, available: bool = True) -> Iterator[types.M
     files import torch_npu under that condition. sys.modules and torch are as before afterwards, whatever
     happens; a file that was imported keeps the module it got.
     """
+    real = facade.__dict__.get("_module")
+    if real is not None:  # torch_npu itself is imported, and stays
+        yield real
+        return
     module = torch_npu_module(facade, available=available)
     replaced = sys.modules.get("torch_npu", _MISSING)
     replaced_npu = vars(torch).get("npu", _MISSING)

@@ -29,7 +29,7 @@ def define_cpu_ops() -> list[Any]:
     libraries: list[Any] = []
     try:
         libraries.append(_define("npu", SCHEMAS, NPU_KERNELS, ["CPU"]))
-        libraries.append(_define("fusionkit", KIT_SCHEMAS, KIT_KERNELS, ["CPU", "PrivateUse1"]))
+        libraries.extend(define_kit_ops())
     except RuntimeError as error:
         for library in libraries:
             library._destroy()
@@ -37,6 +37,23 @@ def define_cpu_ops() -> list[Any]:
             f"target cpu: the dispatcher refuses an op ({str(error).splitlines()[0]}); start a new process"
         ) from error
     return libraries
+
+
+def add_cpu_kernels() -> list[Any]:
+    """Give torch_npu's own ops, which are defined already, the CPU reference kernels: real API, CPU numbers.
+
+    Only where an op has no CPU kernel of its own.
+    """
+    library: Any = _new_library("npu", "IMPL")
+    for kernel in NPU_KERNELS:
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"npu::{kernel.op}", "CPU"):
+            library.impl(kernel.op, _checked(kernel), "CPU")
+    return [library]
+
+
+def define_kit_ops() -> list[Any]:
+    """Define torch.ops.fusionkit.*, which every target has: compositions of aten ops, on any device."""
+    return [_define("fusionkit", KIT_SCHEMAS, KIT_KERNELS, ["CPU", "PrivateUse1"])]
 
 
 def refuse_defined_ops() -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
+from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.facade import TorchNpu
-from fusionkit.npu.library import define_cpu_ops
+from fusionkit.npu.library import add_cpu_kernels, define_cpu_ops, define_kit_ops
 
 TARGETS = ("cpu", "npu-dry", "npu")
+
+# The torch device of each target.
+DEVICES = {"cpu": "cpu", "npu-dry": "npu", "npu": "npu"}
+
+# Targets that show values; npu-dry shows graphs, shapes and dtypes only.
+WITH_VALUES = ("cpu", "npu")
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Active:
     name: str
     facade: TorchNpu
-    libraries: tuple[torch.library.Library, ...]  # the ops exist as long as these do
+    kept: tuple[Any, ...]  # the ops exist as long as these libraries do
 
 
 # The one piece of state of the package. torch's dispatcher has a single npu:: namespace for the whole
@@ -26,15 +34,14 @@ class _Active:
 _active: list[_Active] = []
 
 
-def use_target(name: str) -> TorchNpu:
+def use_target(name: str, *, tell: Tell = lambda _: None) -> TorchNpu:
     """Provide the npu:: ops of target name and return the torch_npu facade over them.
 
     Once per process, before models and libraries that look for an NPU are imported; the same name again
-    returns the same facade. Raises MisuseError for an unknown name, for a target that this version does not
-    have, for a second target in one process, and where torch_npu's ops are defined already.
+    returns the same facade. `tell` hears each step that takes its time. Raises MisuseError for an unknown name,
+    for a target that this machine does not have, for a second target in one process, and where it comes too late.
     """
-    if name not in TARGETS:
-        raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
+    _check_name(name)
     if _active:
         if _active[0].name == name:
             return _active[0].facade
@@ -42,10 +49,7 @@ def use_target(name: str) -> TorchNpu:
             f"target {name}: this process runs target {_active[0].name} already; one target per process,"
             " start another one"
         )
-    if name != "cpu":
-        raise MisuseError(f"target {name} is not available in this version of fusionkit; use --target cpu")
-    libraries = tuple(define_cpu_ops())
-    _active.append(_Active(name, TorchNpu(available=False), libraries))
+    _active.append(_ACTIVATE[name](tell))
     return _active[0].facade
 
 
@@ -61,13 +65,44 @@ def current_facade() -> TorchNpu:
     return _active[0].facade
 
 
-def target_state(name: str) -> tuple[bool, str]:
-    """Whether a target is available on this machine, and what that rests on or what to do.
+def current_device() -> str:
+    """The torch device that models of this process's target stand on; cpu before `use_target`."""
+    return DEVICES[current_target() or "cpu"]
 
-    Raises MisuseError for an unknown target.
-    """
+
+def shows_values(target: str | None) -> bool:
+    """Whether a target computes. npu-dry does not: its tensors are fake."""
+    return (target or "cpu") in WITH_VALUES
+
+
+def _check_name(name: str) -> None:
     if name not in TARGETS:
         raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
-    if name == "cpu":
-        return True, f"torch {torch.__version__}, npu:: ops as CPU reference kernels"
-    return False, "not in this version of fusionkit; use target cpu"
+
+
+def _activate_cpu(_tell: Tell) -> _Active:
+    libraries = tuple(define_cpu_ops())
+    return _Active("cpu", TorchNpu(available=False), libraries)
+
+
+def _activate_dry(tell: Tell) -> _Active:
+    from fusionkit.npu.dry.activation import activate
+
+    activated = activate(tell)
+    kept = (*activated.libraries, *add_cpu_kernels(), *define_kit_ops())
+    return _Active("npu-dry", TorchNpu(available=True, module=activated.module), kept)
+
+
+def _activate_npu(_tell: Tell) -> _Active:
+    from fusionkit.npu.real import import_torch_npu
+
+    module = import_torch_npu()
+    kept = (*add_cpu_kernels(), *define_kit_ops())
+    return _Active("npu", TorchNpu(available=True, module=module), kept)
+
+
+_ACTIVATE: dict[str, Callable[[Tell], _Active]] = {
+    "cpu": _activate_cpu,
+    "npu-dry": _activate_dry,
+    "npu": _activate_npu,
+}

@@ -15,7 +15,15 @@ import torch
 import fusionkit.npu
 from fusionkit.errors import MisuseError
 from fusionkit.npu.facade import FACADE_OPS, TorchNpu, standing_in, torch_npu_module
-from fusionkit.npu.target import current_target, use_target
+from fusionkit.npu.target import (
+    DEVICES,
+    TARGETS,
+    current_device,
+    current_facade,
+    current_target,
+    shows_values,
+    use_target,
+)
 
 FRESH_PROCESS = """
 import json, sys
@@ -23,7 +31,7 @@ import fusionkit.npu
 seen = {"torch": "torch" in sys.modules}
 import torch, fusionkit.npu.constraints
 from fusionkit.errors import MisuseError
-from fusionkit.npu.target import current_target, use_target
+from fusionkit.npu.target import current_device, current_target, shows_values, use_target
 
 def choose(name):
     try:
@@ -32,10 +40,11 @@ def choose(name):
     except MisuseError as error:
         return [str(error), current_target(), hasattr(torch.ops.npu, "npu_rms_norm")]
 
-seen["early"] = [choose(name) for name in (None, "npu-dry", "npu")]
+seen["early"] = choose(None)
+seen["device"] = [current_device(), shows_values(current_target())]
 other = torch.library.Library("npu", "FRAGMENT")
 other.define("npu_swiglu(Tensor self, int dim=-1) -> Tensor")
-seen["taken"] = choose("cpu")
+seen["taken"] = [choose(name) for name in ("cpu", "npu-dry", "npu")]
 seen["schema"] = str(torch.ops.npu.npu_swiglu.default._schema)
 other._destroy()
 late = torch.library.Library("fusionkit", "FRAGMENT")
@@ -74,6 +83,19 @@ def test_a_second_target_is_refused_in_one_line(name: str) -> None:
     assert current_target() == "cpu"
 
 
+def test_the_device_of_target_cpu(npu: TorchNpu) -> None:
+    assert current_facade() is npu
+    assert current_device() == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("target", "values"), [("cpu", True), (None, True), ("npu-dry", False), ("npu", True)]
+)
+def test_which_targets_show_values(target: str | None, values: bool) -> None:
+    assert shows_values(target) is values
+    assert set(DEVICES) == set(TARGETS)
+
+
 def test_an_unknown_target_names_the_known_ones() -> None:
     with pytest.raises(MisuseError, match=r"target 'gpu' is unknown; choose one of cpu, npu-dry, npu"):
         use_target("gpu")
@@ -81,20 +103,22 @@ def test_an_unknown_target_names_the_known_ones() -> None:
 
 def test_nothing_is_defined_before_a_target_is_chosen(fresh: dict[str, Any]) -> None:
     assert fresh["torch"] is False
-    assert fresh["early"] == [
-        ["no target is chosen in this process; call fusionkit.use_target('cpu') first", None, False],
-        ["target npu-dry is not available in this version of fusionkit; use --target cpu", None, False],
-        ["target npu is not available in this version of fusionkit; use --target cpu", None, False],
-    ]
+    text = "no target is chosen in this process; call fusionkit.use_target('cpu') first"
+    assert fresh["early"] == [text, None, False]
+    assert fresh["device"] == ["cpu", True]
 
 
 def test_ops_that_exist_already_are_refused_and_left_alone(fresh: dict[str, Any]) -> None:
-    text, target, defined = fresh["taken"]
-    assert text == (
+    assert [said[1:] for said in fresh["taken"]] == [[None, False]] * 3
+    assert [said[0] for said in fresh["taken"]] == [
         "target cpu: npu::npu_swiglu exists already in this process (another package defined it); start a new"
-        " process and choose the target before anything else"
-    )
-    assert (target, defined) == (None, False)
+        " process and choose the target before anything else",
+        *(
+            f"target {name}: npu::npu_swiglu is defined in this process already, and torch_npu cannot be imported"
+            " beside it; start a new process and choose the target first"
+            for name in ("npu-dry", "npu")
+        ),
+    ]
     assert fresh["schema"] == "npu::npu_swiglu(Tensor self, int dim=-1) -> Tensor"
 
 
@@ -170,3 +194,22 @@ def test_the_module_has_a_spec_so_that_libraries_can_look_for_it(npu: TorchNpu) 
     assert module.__spec__ is not None
     assert module.__spec__.name == "torch_npu"
     assert module.__name__ == "torch_npu"
+
+
+def test_over_the_real_module_the_facade_has_its_other_attributes(npu: TorchNpu) -> None:
+    real = types.ModuleType("torch_npu")
+    real.npu_geglu = "its own"  # type: ignore[attr-defined]
+    facade = TorchNpu(available=True, module=real)
+    assert facade.npu_geglu == "its own"
+    assert facade.npu_swiglu is torch.ops.npu.npu_swiglu
+    assert facade.npu.is_available() is True
+    with pytest.raises(AttributeError):
+        _ = facade.npu_of_tomorrow
+
+
+def test_nothing_stands_in_for_the_real_module(npu: TorchNpu) -> None:
+    real = types.ModuleType("torch_npu")
+    with standing_in(TorchNpu(available=True, module=real)) as module:
+        assert module is real
+        assert "torch_npu" not in sys.modules  # left as it was found
+        assert not hasattr(torch, "npu")

@@ -1,0 +1,121 @@
+"""fusionkit compare: how two captures of one model differ."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.subject import is_capsule, names_of, told
+from fusionkit.errors import MisuseError
+
+if TYPE_CHECKING:
+    from fusionkit.match.graph_comparison import GraphComparison, Side
+    from fusionkit.match.rewrites import Ops, Rewrite
+
+_MOST_REWRITES = 12  # the JSON has all
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", type=Path, metavar="A.json", help="a capsule")
+    parser.add_argument("b", type=Path, metavar="B.json", help="a capsule of the same subject")
+    parser.add_argument("--patterns", metavar="A,B", help="default: those whose sites are counted")
+    parser.add_argument(
+        "--window",
+        choices=("before-freezing", "after-freezing"),
+        default="before-freezing",
+        help="default before-freezing",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from fusionkit.match.comparing import compare_capsules
+
+    for path in (arguments.a, arguments.b):
+        if not is_capsule(str(path)):
+            raise MisuseError(
+                f"{path}: not a capsule file; write one with `fusionkit capture {path} --out ...`"
+            )
+    comparison = compare_capsules(
+        arguments.a, arguments.b, patterns=names_of(arguments.patterns), window=arguments.window
+    )
+    if arguments.json:
+        write_result(comparison.to_dict())
+    else:
+        _print(comparison)
+    return 0
+
+
+def _print(comparison: GraphComparison) -> None:
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        write_line(f"{letter}: {_told_side(side)}")
+    if comparison.same:
+        write_line("the same graphs")
+    _print_counts(comparison)
+    rewrites = comparison.rewrites
+    for rewrite in rewrites[:_MOST_REWRITES]:
+        write_line(f"{rewrite.places:>5} x  {_told_rewrite(rewrite)}")
+    if len(rewrites) > _MOST_REWRITES:
+        write_line(f"         and {len(rewrites) - _MOST_REWRITES} more kinds of change, see --json")
+    _print_sites(comparison)
+    for note in comparison.notes:
+        write_line(f"note: {note}")
+    write_line(comparison.sum_line())
+
+
+def _told_side(side: Side) -> str:
+    return (
+        f"{side.subject} {side.size} on {side.target}, {side.dtype}, {side.window}, torch {side.torch},"
+        f" {side.nodes} nodes"
+    )
+
+
+def _print_counts(comparison: GraphComparison) -> None:
+    for pair in comparison.graphs:
+        if pair.a is None or pair.b is None:
+            write_line(f"graph {pair.number} ({pair.kind}): only in {'B' if pair.a is None else 'A'}")
+        if pair.difference:
+            write_line(f"graph {pair.number} ({pair.kind}): the same ops, but {pair.difference}")
+    for what, tallies in (
+        ("device", comparison.devices),
+        ("dtype", comparison.dtypes),
+        ("op", comparison.ops),
+    ):
+        width = max((len(tally.name) for tally in tallies), default=0)
+        for index, tally in enumerate(tallies):
+            if index == 0:
+                write_line(f"{what:<{width}}  {'A':>6}  {'B':>6}")
+            write_line(f"{tally.name:<{width}}  {tally.a:>6}  {tally.b:>6}")
+
+
+def _told_rewrite(rewrite: Rewrite) -> str:
+    where = rewrite.sources or tuple(told(module) for module in rewrite.modules)
+    more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+    return f"{_told_ops(rewrite.a)} -> {_told_ops(rewrite.b)}  at {where[0]}{more}"
+
+
+def _told_ops(ops: Ops) -> str:
+    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in ops) or "nothing"
+
+
+def _print_sites(comparison: GraphComparison) -> None:
+    """The sites that differ, one line for all that differ alike."""
+    alike = Counter((s.pattern, s.a, s.b, s.note) for s in comparison.differing_sites)
+    first = {(s.pattern, s.a, s.b, s.note): s for s in reversed(comparison.differing_sites)}
+    for key, count in alike.items():
+        pattern, a, b, note = key
+        more = f" and {count - 1} more" if count > 1 else ""
+        why = f"  ({note})" if note else ""
+        write_line(f"{pattern}: {a} -> {b}  {told(first[key].module)}{more}{why}")
+
+
+COMPARE = Command(
+    "compare",
+    "say how two captures of one model differ: graphs, ops, sites",
+    "fusionkit compare llama.cpu.json llama.npu-dry.json",
+    _configure,
+    _compare,
+)

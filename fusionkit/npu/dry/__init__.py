@@ -1,0 +1,1 @@
+"""The npu-dry target: the real torch_npu wheel on a stand-in for CANN that computes nothing."""

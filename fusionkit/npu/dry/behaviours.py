@@ -1,0 +1,147 @@
+"""What the stand-in's functions do: a literal table. Whatever is not in it fails.
+
+Names and argument lists are those of the public AscendCL headers (acl/acl_base.h, acl_rt.h, acl_op_compiler.h,
+acl_prof.h). A function that is named here does bookkeeping only: it starts, finds the device, hands out
+handles and host memory, and brings constants of the model from host memory to what stands for device memory.
+Nothing here launches, computes, or brings a value back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# ACL_ERROR_API_NOT_SUPPORT of acl/acl_base.h: what every other function answers. Not 207000, "feature not
+# supported": torch_npu's NPU_CHECK_ERROR (csrc/core/npu/NPUException.h) prints a warning for it and goes on.
+REFUSED = 200001
+OUT_OF_MEMORY = 207001  # ACL_ERROR_RT_MEMORY_ALLOCATION
+
+# torch_npu appends this to the error of a call that failed.
+REFUSAL = "npu-dry computes nothing: it shows graphs, shapes and dtypes; use target cpu or npu for values"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """One function in C: result type, parameters, body, and why it may succeed."""
+
+    result: str
+    parameters: str
+    body: str
+    why: str
+
+    def definition(self, name: str) -> str:
+        """The C function."""
+        return f"{self.result} {name}({self.parameters}) {{ {self.body} }}"
+
+
+def _ok(why: str) -> Behaviour:
+    return Behaviour("int", "void", "return 0;", why)
+
+
+_HANDLE = Behaviour(
+    "int", "void **handle", "static int one; *handle = &one; return 0;", "a handle that nothing looks into"
+)
+
+
+def _past(complete: int) -> Behaviour:
+    body = f"*status = {complete}; return 0;"
+    return Behaviour("int", "void *event, int *status", body, "nothing was launched, so it is past")
+
+
+_ALLOCATE = Behaviour(
+    "int",
+    "void **memory, size_t size",
+    f"return posix_memalign(memory, 512, size ? size : 512) ? {OUT_OF_MEMORY} : 0;",
+    "host memory stands for device memory",
+)
+_COPY_IN = (
+    f"if (kind != 1) return {REFUSED}; if (size > room) return {REFUSED};"
+    " memcpy(target, source, size); return 0;"
+)
+_COPY_WHY = "ACL_MEMCPY_HOST_TO_DEVICE only: a constant of the model goes in, nothing comes back"
+
+BEHAVIOURS: Mapping[str, Behaviour] = {
+    # start and end
+    "aclInit": _ok("start"),
+    "aclFinalize": _ok("end"),
+    "aclrtSetDevice": _ok("the one device is chosen"),
+    "aclrtResetDevice": _ok("end"),
+    "aclrtSetCurrentContext": _ok("the one context is chosen"),
+    "aclrtGetDeviceCount": Behaviour("int", "unsigned *count", "*count = 1; return 0;", "one device"),
+    "aclrtGetDevice": Behaviour("int", "int *device", "*device = 0; return 0;", "the one device"),
+    "aclrtGetSocName": Behaviour("const char *", "void", "return SOC_NAME;", "the setting"),
+    "aclGetRecentErrMsg": Behaviour("const char *", "void", f'return "{REFUSAL}";', "why a call failed"),
+    "aclrtGetMemInfo": Behaviour(
+        "int",
+        "int kind, size_t *free, size_t *total",
+        "*free = *total = (size_t)64 << 30; return 0;",
+        "64 GiB",
+    ),
+    # options that are stored by CANN and read back by nobody here
+    "aclrtSetDeviceSatMode": _ok("an option"),
+    "aclSetCompileopt": _ok("an option"),
+    "aclGetCompileoptSize": Behaviour(
+        "size_t", "int option", "return 8;", "0 is taken for a failure at first use"
+    ),
+    "aclGetCompileopt": Behaviour(
+        "int",
+        "int option, char *value, size_t size",
+        "if (size) *value = 0; return 0;",
+        "an option, empty",
+    ),
+    "aclrtSetSysParamOpt": _ok("an option"),
+    "aclrtCtxSetSysParamOpt": _ok("an option"),
+    "aclrtGetSysParamOpt": Behaviour(
+        "int", "int option, int64_t *value", "*value = 0; return 0;", "an option, off"
+    ),
+    "aclrtSetOpExecuteTimeOut": _ok("an option"),
+    "aclrtSetOpExecuteTimeOutV2": _ok("an option"),
+    "aclrtSetOpWaitTimeout": _ok("an option"),
+    # handles
+    "aclrtGetCurrentContext": _HANDLE,
+    "aclrtCreateStream": _HANDLE,
+    "aclrtCreateStreamWithConfig": _HANDLE,
+    "aclrtCreateEventWithFlag": _HANDLE,
+    "aclrtCreateEventExWithFlag": _HANDLE,
+    "aclrtDestroyStream": _ok("a handle goes"),
+    "aclrtDestroyStreamForce": _ok("a handle goes"),
+    "aclrtDestroyEvent": _ok("a handle goes"),
+    # nothing was launched, so an event is past when it is recorded, and there is nothing to wait for
+    "aclrtRecordEvent": _ok("past at once"),
+    "aclrtStreamWaitEvent": _ok("nothing to wait for"),
+    "aclrtQueryEventStatus": _past(1),  # ACL_EVENT_RECORDED_STATUS_COMPLETE
+    "aclrtQueryEventWaitStatus": _past(0),  # ACL_EVENT_WAIT_STATUS_COMPLETE
+    "aclrtSynchronizeDevice": _ok("nothing to wait for"),
+    "aclrtSynchronizeDeviceWithTimeout": _ok("nothing to wait for"),
+    "aclrtSynchronizeStream": _ok("nothing to wait for"),
+    "aclrtSynchronizeStreamWithTimeout": _ok("nothing to wait for"),
+    "aclrtSynchronizeEvent": _ok("nothing to wait for"),
+    # memory
+    "aclrtMalloc": Behaviour(
+        "int", _ALLOCATE.parameters + ", int policy", _ALLOCATE.body, "host memory stands for device memory"
+    ),
+    "aclrtMallocAlign32": Behaviour(
+        "int", _ALLOCATE.parameters + ", int policy", _ALLOCATE.body, "host memory stands for device memory"
+    ),
+    "aclrtMallocHost": _ALLOCATE,
+    "aclrtFree": Behaviour("int", "void *memory", "free(memory); return 0;", "memory goes back"),
+    "aclrtFreeHost": Behaviour("int", "void *memory", "free(memory); return 0;", "memory goes back"),
+    "aclrtMemcpy": Behaviour(
+        "int", "void *target, size_t room, const void *source, size_t size, int kind", _COPY_IN, _COPY_WHY
+    ),
+    "aclrtMemcpyAsync": Behaviour(
+        "int",
+        "void *target, size_t room, const void *source, size_t size, int kind, void *stream",
+        _COPY_IN,
+        _COPY_WHY,
+    ),
+    # functions that hand back a pointer fail by handing back none
+    **{
+        name: Behaviour("void *", "void", "return 0;", "fails: no object")
+        for name in ("aclCreateTensorDesc", "aclCreateDataBuffer", "aclopCreateAttr")
+    },
+    **{
+        name: Behaviour("void", "void", "return;", "there is no object to take away")
+        for name in ("aclDestroyTensorDesc", "aclopDestroyAttr", "aclAppLog")
+    },
+}

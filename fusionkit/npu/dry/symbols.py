@@ -1,0 +1,84 @@
+"""Which symbols of CANN a torch_npu wheel asks for, derived from the wheel's own files."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.dry.elf import SharedLibrary, read_library
+
+_TORCH_LIBRARIES = ("libtorch_python.so", "libtorch.so", "libtorch_cpu.so", "libc10.so")
+_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)|ld-linux[\w-]*)\.so(\.\d+)*")
+_NAME = re.compile(rb"(?<=\0)[A-Za-z_]\w{3,80}(?=\0)")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSymbols:
+    """What the stand-in has to be: `sonames` of the absent libraries, `linked` symbols that the loader must
+    resolve, `named` strings of the wheel's libraries, among them what is looked up at run time.
+    """
+
+    sonames: tuple[str, ...]
+    linked: tuple[str, ...]
+    named: frozenset[str]
+
+
+def wanted_symbols(package: Path) -> WantedSymbols:
+    """Read the libraries that the extension module of an unpacked torch_npu `package` loads.
+
+    A symbol is wanted when neither these libraries nor the running torch, Python or the C library have it.
+    Raises MisuseError when the package holds no extension module.
+    """
+    libraries = _loaded_with_extension(package)
+    undefined = {symbol for library in libraries for symbol in library.undefined}
+    defined = {symbol for library in libraries for symbol in library.defined}
+    providers = [ctypes.CDLL(None), *(ctypes.CDLL(str(path)) for path in _torch_libraries())]
+    linked = sorted(
+        name for name in undefined - defined if not any(hasattr(provider, name) for provider in providers)
+    )
+    needed = {name for library in libraries for name in library.needed}
+    absent = sorted(needed - {library.soname for library in libraries} - _present(needed))
+    named = frozenset(
+        name.decode() for library in libraries for name in _NAME.findall(library.path.read_bytes())
+    )
+    return WantedSymbols(tuple(absent), tuple(linked), named)
+
+
+def _loaded_with_extension(package: Path) -> list[SharedLibrary]:
+    """The extension module and those libraries of the package that it needs, directly or not."""
+    extensions = sorted(package.glob("_C*.so"))
+    if not extensions:
+        raise MisuseError(
+            f"{package}: no _C extension module in it, so it is no torch_npu for this interpreter"
+        )
+    own = {library.soname: library for library in map(read_library, sorted(package.glob("lib/*.so")))}
+    found = [read_library(extensions[0])]
+    waiting = list(found[0].needed)
+    while waiting:
+        library = own.pop(waiting.pop(), None)
+        if library is not None:
+            found.append(library)
+            waiting.extend(library.needed)
+    return found
+
+
+def _torch_libraries() -> list[Path]:
+    folder = Path(torch.__file__).parent / "lib"
+    return [folder / name for name in _TORCH_LIBRARIES]
+
+
+def _present(names: Iterable[str]) -> set[str]:
+    """Those of the library names that are not CANN's: torch's own, the system's, what is loaded already.
+
+    None is opened to find out, so that a CANN that is installed stays out of the process.
+    """
+    folder = Path(torch.__file__).parent / "lib"
+    maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
+    loaded = {Path(line.split()[-1]).name for line in maps if line.count("/")}
+    return {name for name in names if name in loaded or (folder / name).is_file() or _SYSTEM.fullmatch(name)}

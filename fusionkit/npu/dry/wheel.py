@@ -1,0 +1,148 @@
+"""The torch_npu wheel that fits the installed torch: found, fetched with pip, checked, unpacked."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from fusionkit.errors import MisuseError, RunBrokenError
+from fusionkit.store import sha256_file, write_text
+
+MACHINES = ("x86_64", "aarch64")
+
+
+def check_platform() -> None:
+    """Raise MisuseError where there is no torch_npu wheel for the system or machine."""
+    if platform.system() != "Linux" or platform.machine() not in MACHINES:
+        raise MisuseError(
+            f"target npu-dry runs on Linux x86_64 and aarch64, this is {platform.system()} {platform.machine()};"
+            " use the container of the README"
+        )
+
+
+def check_wheel(path: Path, torch_version: str) -> Version:
+    """The version of a wheel. Raises MisuseError when it is not for this torch, Python or machine."""
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise MisuseError(f"{path}: not a wheel's name ({error})") from error
+    wanted = Version(torch_version).release[:3]
+    if name != "torch-npu":
+        raise MisuseError(f"{path}: a wheel of {name}, not of torch-npu")
+    if version.release[:3] != wanted:
+        raise MisuseError(
+            f"{path}: torch-npu {version} does not fit the installed torch {torch_version};"
+            f" give a wheel of torch-npu {'.'.join(map(str, wanted))}"
+        )
+    if not tags & set(sys_tags()):
+        raise MisuseError(
+            f"{path}: not for Python {sys.version_info.major}.{sys.version_info.minor} on {platform.machine()}"
+        )
+    if not path.is_file():
+        raise MisuseError(f"{path}: no such file; FUSIONKIT_TORCH_NPU_WHEEL names it")
+    return version
+
+
+def cached_wheel(folder: Path, torch_version: str) -> Path | None:
+    """The newest whole wheel in `folder` that fits; one whose contents changed is removed."""
+    for path in fitting_wheels(folder, torch_version):
+        recorded = path.with_name(path.name + ".sha256")
+        if recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(path):
+            return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def fitting_wheels(folder: Path, torch_version: str) -> list[Path]:
+    """The wheels in `folder` that are for this torch, Python and machine, newest first; nothing is read."""
+    found: list[tuple[Version, Path]] = []
+    for path in folder.glob("*.whl"):
+        with contextlib.suppress(MisuseError):
+            found.append((check_wheel(path, torch_version), path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def fetch_wheel(folder: Path, torch_version: str) -> Path:
+    """Fetch the newest torch-npu of torch's X.Y.Z with pip, in pip's own configuration, into `folder`.
+
+    pip checks the index's hash; the file's SHA-256 is stored beside it. Raises MisuseError with pip's reason.
+    """
+    release = ".".join(map(str, Version(torch_version).release[:3]))
+    incoming = folder / ".incoming"
+    shutil.rmtree(incoming, ignore_errors=True)
+    incoming.mkdir(parents=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(incoming)]
+    command += [f"torch-npu=={release}.*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise MisuseError(f"target npu-dry: pip does not run ({error})") from error
+    wheels = sorted(incoming.glob("*.whl"))
+    if done.returncode or not wheels:
+        shutil.rmtree(incoming, ignore_errors=True)
+        raise MisuseError(
+            f"target npu-dry: pip finds no torch-npu {release} ({_reason(done.stderr)}); check the network and pip's"
+            " index, or name a wheel in FUSIONKIT_TORCH_NPU_WHEEL"
+        )
+    write_text(folder / f"{wheels[0].name}.sha256", sha256_file(wheels[0]) + "\n")
+    kept = wheels[0].replace(folder / wheels[0].name)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return kept
+
+
+def _reason(said: str) -> str:
+    """pip's own error, in one line; pip says "no matching distribution" where the index did not answer, too."""
+    if "connection" in said.lower() or "timed out" in said.lower():
+        return "the package index does not answer"
+    errors = [line.partition("ERROR:")[2].strip() for line in said.splitlines() if line.startswith("ERROR:")]
+    if errors:
+        return errors[-1]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "no message"
+
+
+def unpack(wheel: Path, folder: Path) -> None:
+    """Unpack a wheel into the new folder. Raises RunBrokenError when the disk refuses or the wheel is damaged."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    except (OSError, zipfile.BadZipFile) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise RunBrokenError(f"{wheel}: cannot be unpacked into {folder} ({error})") from error
+
+
+def is_whole(folder: Path, wheel: Path) -> bool:
+    """Whether `folder` is this wheel unpacked: its RECORD, and every library and module as the RECORD says."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+            record = archive.read(name)
+        if (folder / name).read_bytes() != record:
+            return False
+        rows = [row for row in csv.reader(io.StringIO(record.decode("utf-8"))) if len(row) == 3]
+    except (OSError, zipfile.BadZipFile, StopIteration, UnicodeDecodeError):
+        return False
+    checked = [(folder / name, digest) for name, digest, _ in rows if name.endswith((".so", ".py"))]
+    return bool(checked) and all(_has_digest(path, digest) for path, digest in checked)
+
+
+def _has_digest(path: Path, recorded: str) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").digest()
+    return recorded == "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
