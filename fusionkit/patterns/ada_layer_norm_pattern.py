@@ -85,6 +85,82 @@ class AdaLayerNormContinuousPattern:
         return Pattern
 
 
+class AdaLayerNormBroadcastPattern:
+    """norm(x) * (1 + scale) + shift: FLUX.2's norm2; scale and shift have their place for the sequence already."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for x [B, S, D], scale and shift [B, 1, D], all of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"AdaLayerNormBroadcastPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                x, scale, shift = _inputs(dtype)
+                return [x, scale.unsqueeze(1), shift.unsqueeze(1)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(
+                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
+            ) -> torch.Tensor:
+                return F.layer_norm(x, [x.shape[-1]], None, None, eps) * (1 + scale) + shift
+
+            @staticmethod
+            def replacement(
+                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
+            ) -> torch.Tensor:
+                return torch.ops.fusionkit.layer_norm_scale_shift(  # type: ignore[no-any-return]
+                    x, scale, shift, eps
+                )
+
+        return Pattern
+
+
+class AdaLayerNormScaleFirstPattern:
+    """(1 + scale) * norm(x) + shift: FLUX.2's other norms, by such a scale and shift."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for x [B, S, D], scale and shift [B, 1, D], all of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"AdaLayerNormScaleFirstPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                x, scale, shift = _inputs(dtype)
+                return [x, scale.unsqueeze(1), shift.unsqueeze(1)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(
+                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
+            ) -> torch.Tensor:
+                return (1 + scale) * F.layer_norm(x, [x.shape[-1]], None, None, eps) + shift
+
+            @staticmethod
+            def replacement(
+                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
+            ) -> torch.Tensor:
+                return torch.ops.fusionkit.layer_norm_scale_shift(  # type: ignore[no-any-return]
+                    x, scale, shift, eps
+                )
+
+        return Pattern
+
+
 def _inputs(dtype: torch.dtype) -> list[torch.Tensor]:
     modulation = torch.empty(2, 16, dtype=dtype, device="meta")
     x = torch.empty(2, 4, 16, dtype=dtype, device="meta")
@@ -100,4 +176,6 @@ def _fused(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float
 AdaLayerNormPatternGroup = [
     AdaLayerNormPattern.create(torch.bfloat16),
     AdaLayerNormContinuousPattern.create(torch.bfloat16),
+    AdaLayerNormBroadcastPattern.create(torch.bfloat16),
+    AdaLayerNormScaleFirstPattern.create(torch.bfloat16),
 ]

@@ -1,4 +1,7 @@
-"""RMSNorm -> npu_rms_norm: the decomposed torch.nn.RMSNorm and the hand-written form of transformers."""
+"""RMSNorm -> npu_rms_norm: the decomposed torch.nn.RMSNorm and the hand-written forms of the model libraries.
+
+The op computes in float32 and rounds once, at the end, whatever the form rounds in between.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +80,115 @@ class HandWrittenRmsNormPattern:
         return Pattern
 
 
+class GainLastRmsNormPattern:
+    """diffusers' RMSNorm: x itself, not its float32 copy, is scaled; cast back, gain last and on the right."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"GainLastRmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
+                return (x * torch.rsqrt(variance + eps)).to(x.dtype) * weight
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+class CastLastRmsNormPattern:
+    """The norm of transformers' gpt-oss: the gain, on the left, is applied in float32, then the cast back."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype`, a half precision."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"CastLastRmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                h = x.to(torch.float32)
+                h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
+                return (weight * h).to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+class OnePlusGainRmsNormPattern:
+    """The norm of transformers' Gemma 3: the gain is 1 + weight, in float32, then the cast back."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and weight of `dtype`; the op's gamma is float32, whatever they are."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"OnePlusGainRmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
+
+            @staticmethod
+            def scalars() -> dict[str, float]:
+                return {"eps": _EPS_STAND_IN}
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                h = x.float()
+                h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
+                return (h * (1.0 + weight.float())).to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+                gamma = 1.0 + weight.float()
+                return torch.ops.npu.npu_rms_norm(x, gamma, eps)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
 def _gain(dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(16, dtype=dtype, device="meta")
 
 
 RmsNormPatternGroup = [
-    factory.create(dtype)
-    for dtype in (torch.bfloat16, torch.float32)
-    for factory in (RmsNormPattern, HandWrittenRmsNormPattern)
+    *(
+        factory.create(dtype)
+        for dtype in (torch.bfloat16, torch.float32)
+        for factory in (RmsNormPattern, HandWrittenRmsNormPattern, GainLastRmsNormPattern)
+    ),
+    CastLastRmsNormPattern.create(torch.bfloat16),
+    OnePlusGainRmsNormPattern.create(torch.bfloat16),
 ]

@@ -6,14 +6,19 @@ import contextlib
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree
 
 from fusionkit.errors import MisuseError
-from fusionkit.subjects.draw import Draw, draw_parameters
+from fusionkit.npu.real import seeded_device
+from fusionkit.npu.target import current_target
+from fusionkit.subjects.draw import Draw, FormDraw, draw_parameters
 from fusionkit.subjects.table import SubjectSpec
 
 DTYPES: Mapping[str, torch.dtype] = {
@@ -30,7 +35,7 @@ class Subject:
 
     `inputs`: a tuple of positional or a mapping of keyword arguments. `expected_sites`: for a model outside
     the table, how many sites of each primitive its author counted. The other fields are filled in by
-    load_subject; `spec` is None for a model outside the table.
+    load_subject; `spec` is None for a model outside the table, `fake` for one whose tensors hold values.
     """
 
     model: nn.Module = field(repr=False)
@@ -41,6 +46,7 @@ class Subject:
     dtype: str = "bfloat16"
     seed: int = 0
     spec: SubjectSpec | None = None
+    fake: FakeTensorMode | None = field(default=None, repr=False)
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -52,12 +58,16 @@ class Subject:
         """The keyword arguments of the model's forward."""
         return dict(self.inputs) if isinstance(self.inputs, Mapping) else {}
 
+    def mode(self) -> contextlib.AbstractContextManager[Any]:
+        """What the model has to be run and compiled under: its fake mode, or nothing."""
+        return contextlib.nullcontext() if self.fake is None else self.fake
+
     def run(self) -> list[torch.Tensor]:
         """One plain forward without gradients; the tensors of its output, flat.
 
         Raises MisuseError when the output holds no tensor.
         """
-        with torch.no_grad():
+        with torch.no_grad(), self.mode():
             output = self.model(*self.args, **self.kwargs)
         tensors = [leaf for leaf in _pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
         if not tensors:
@@ -68,25 +78,39 @@ class Subject:
 
 
 def build_subject(
-    spec: SubjectSpec, *, size: str, dtype: str, seed: int, train: bool = False, device: str = "cpu"
+    spec: SubjectSpec,
+    *,
+    size: str,
+    dtype: str,
+    seed: int,
+    train: bool = False,
+    device: str = "cpu",
+    fake: FakeTensorMode | None = None,
 ) -> Subject:
     """Build a row of the table with seeded parameters and inputs on `device`, in eval mode unless `train`.
 
-    The global random state and the default dtype are left as they were. Nothing is fetched.
-    Raises MisuseError when the library that defines the model is missing or too old.
+    Under a `fake` mode nothing is allocated and no tensor has values. The global random state and the default
+    dtype are left as they were. Nothing is fetched. Raises MisuseError when the library that defines the model
+    is missing or too old.
     """
     at = spec.at(size)
     model_class = import_class(spec.model, spec.name)
+    configuration = None if spec.configuration is None else import_class(spec.configuration, spec.name)
     torch_dtype = DTYPES[dtype]
-    with seeded(seed), torch.device(device), _default_dtype(torch_dtype):
-        if spec.configuration is None:
-            model = model_class(**at.config)
-        else:
-            model = model_class(import_class(spec.configuration, spec.name)(**at.config))
-    draw = Draw(seed, torch_dtype, device)
-    draw_parameters(model, draw, requires_grad=train)
-    inputs = spec.inputs(at.config, at.extent, draw)
-    return Subject(model.train(train), inputs, name=spec.name, size=size, dtype=dtype, seed=seed, spec=spec)
+    draw = (Draw if fake is None else FormDraw)(seed, torch_dtype, device)
+    subject = partial(Subject, name=spec.name, size=size, dtype=dtype, seed=seed, spec=spec, fake=fake)
+    with fake or contextlib.nullcontext():
+        with seeded(seed), torch.device(device), default_dtype(torch_dtype):
+            model = (
+                model_class(**at.config) if configuration is None else model_class(configuration(**at.config))
+            )
+        draw_parameters(model, draw, requires_grad=train)
+        return subject(model.train(train), spec.inputs(at.config, at.extent, draw))
+
+
+def new_fake_mode() -> FakeTensorMode:
+    """A mode under which tensors have shape, dtype and device, and neither memory nor values."""
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
 
 
 def import_class(path: str, subject: str) -> Any:
@@ -110,14 +134,15 @@ def import_class(path: str, subject: str) -> Any:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the CPU's global random state inside the block, and put the old state back after it."""
-    with torch.random.fork_rng(devices=()):
+    """Seed the global random state, an NPU's included, inside the block, and put the old state back after it."""
+    device = seeded_device(seed) if current_target() == "npu" else contextlib.nullcontext()
+    with torch.random.fork_rng(devices=()), device:
         torch.manual_seed(seed)
         yield
 
 
 @contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     """Make `dtype` the default inside the block, as the libraries' own from_pretrained does."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

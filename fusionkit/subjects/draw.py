@@ -80,6 +80,33 @@ class Draw:
         return tensor.to(dtype).to(self.device)
 
 
+class FormDraw(Draw):
+    """Draws under a fake mode: shape, dtype and device of each tensor, without the arithmetic behind values."""
+
+    def normal(self, label: str, shape: Sequence[int], std: float = 1.0) -> torch.Tensor:
+        """An empty tensor of this shape."""
+        del label, std
+        return self._empty(shape, self.dtype)
+
+    def integers(self, label: str, shape: Sequence[int], high: int) -> torch.Tensor:
+        """An empty int64 tensor of this shape."""
+        del label, high
+        return self._empty(shape, torch.int64)
+
+    def away_from(self, neutral: float, label: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """An empty tensor of this shape."""
+        del neutral, label
+        return self._empty(shape, dtype)
+
+    def matrix(self, label: str, shape: Sequence[int], fan_in: int, dtype: torch.dtype) -> torch.Tensor:
+        """An empty tensor of this shape."""
+        del label, fan_in
+        return self._empty(shape, dtype)
+
+    def _empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(tuple(shape), dtype=dtype, device=self.device)
+
+
 def draw_parameters(model: nn.Module, draw: Draw, *, requires_grad: bool) -> None:
     """Replace every floating-point parameter of `model` by a drawn one; ties and float32 islands are kept.
 
@@ -116,8 +143,18 @@ def _draw_parameter(
     if isinstance(module, nn.Embedding):
         return draw.matrix(label, shape, 1, dtype)
     if len(shape) >= 2:
-        return draw.matrix(label, shape, math.prod(shape[1:]), dtype)
+        return draw.matrix(label, shape, _fan_in(module, shape), dtype)
     return draw.away_from(1.0 if name == "weight" else 0.0, label, shape, dtype)
+
+
+def _fan_in(module: nn.Module, shape: tuple[int, ...]) -> int:
+    """How many products one output sums over: all but the first axis, of experts' stacked weights the last one.
+
+    transformers' experts hold (experts, out, in), or (experts, in, out) where they say `is_transposed`.
+    """
+    if len(shape) == 3 and not isinstance(module, nn.Conv1d):
+        return shape[-2] if getattr(module, "is_transposed", False) else shape[-1]
+    return math.prod(shape[1:])
 
 
 def _kept_in_fp32(model: nn.Module, dtype: torch.dtype) -> re.Pattern[str] | None:

@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from fusionkit.errors import FusionKitError, MisuseError
-from fusionkit.subjects.build import DTYPES, Subject, build_subject, seeded
+from fusionkit.npu.target import current_device, current_target, shows_values
+from fusionkit.subjects.build import DTYPES, Subject, build_subject, new_fake_mode, seeded
 from fusionkit.subjects.places import is_installed
 from fusionkit.subjects.table import SIZES, SUBJECTS
 
@@ -33,9 +34,11 @@ def load_subject(
     dtype: str = "bfloat16",
     seed: int = 0,
     train: bool = False,
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Subject:
-    """Build the subject `name_or_factory` on `device`.
+    """Build the subject `name_or_factory` on `device`, by default the one of this process's target.
+
+    On target npu-dry everything is built from fake tensors, and so is a full size of the table on target cpu.
 
     A string is a name of the table (`flux`) or `module:factory`, imported from sys.path and the working
     folder; a callable is such a factory itself. `factory(size, dtype)` returns `(nn.Module, kwargs)` or a
@@ -49,21 +52,26 @@ def load_subject(
         raise MisuseError(f"unknown dtype '{dtype}'; use one of: {', '.join(DTYPES)}")
     if not 0 <= seed < 2**63:
         raise MisuseError(f"seed is {seed}; use 0 to 2**63 - 1")
+    device = device or current_device()
+    dry = not shows_values(current_target())
     if isinstance(name_or_factory, str) and ":" not in name_or_factory:
         spec = SUBJECTS.get(name_or_factory)
         if spec is None:
             raise MisuseError(_unknown(name_or_factory))
-        return build_subject(spec, size=size, dtype=dtype, seed=seed, train=train, device=device)
+        fake = new_fake_mode() if dry or (size == "full" and device == "cpu") else None
+        return build_subject(spec, size=size, dtype=dtype, seed=seed, train=train, device=device, fake=fake)
+    fake = new_fake_mode() if dry else None
     with _working_folder_importable():
         if isinstance(name_or_factory, str):
             name, factory = name_or_factory, _import_factory(name_or_factory)
         else:
             name, factory = _name_of(name_or_factory), name_or_factory
-        with seeded(seed), torch.device(device), UserCode(f"subject '{name}': its factory raised"):
+        raised = UserCode(f"subject '{name}': its factory raised")
+        with fake or contextlib.nullcontext(), seeded(seed), torch.device(device), raised:
             built = _call(factory, size, dtype)
     subject = _as_subject(built, name)
     subject.model.train(train)
-    return dataclasses.replace(subject, name=name, size=size, dtype=dtype, seed=seed, spec=None)
+    return dataclasses.replace(subject, name=name, size=size, dtype=dtype, seed=seed, spec=None, fake=fake)
 
 
 class UserCode:

@@ -89,7 +89,8 @@ def record(subject: Subject, rows: Sequence[ModuleCounter | FunctionCounter]) ->
         stack.enter_context(_module_hooks(subject.model, rows, recorder))
         for row in rows:
             if isinstance(row, FunctionCounter):
-                stack.enter_context(_function_wrapped(row, recorder))
+                for path in row.functions:
+                    stack.enter_context(_function_wrapped(row, path, recorder))
         with UserCode(f"subject {subject.name}: its plain forward fails with"):
             subject.run()
     return recorder.occurrences
@@ -135,10 +136,13 @@ def _left(matching: Sequence[ModuleCounter], recorder: Recorder) -> Callable[[nn
 
 
 @contextlib.contextmanager
-def _function_wrapped(row: FunctionCounter, recorder: Recorder) -> Iterator[None]:
-    """Replace the row's function, wherever a loaded module has bound it, by one that counts and calls it."""
-    home, _, name = row.function.partition(":")
-    function = getattr(sys.modules.get(home), name, None)
+def _function_wrapped(row: FunctionCounter, path: str, recorder: Recorder) -> Iterator[None]:
+    """Replace the function at `path`, wherever a loaded module has bound it, by one that counts and calls it."""
+    home, _, qualname = path.partition(":")
+    holder, _, name = qualname.rpartition(".")
+    owner = sys.modules.get(home)
+    owner = getattr(owner, holder, None) if holder else owner
+    function = getattr(owner, name, None)
     if function is None:
         yield
         return
@@ -153,14 +157,14 @@ def _function_wrapped(row: FunctionCounter, recorder: Recorder) -> Iterator[None
         finally:
             recorder.open[row.primitive] -= 1
 
-    bindings = list(_bindings(function))
+    bindings = [(owner, name)] if holder else list(_bindings(function))
     try:
-        for module, bound in bindings:
-            setattr(module, bound, counted)
+        for place, bound in bindings:
+            setattr(place, bound, counted)
         yield
     finally:
-        for module, bound in bindings:
-            setattr(module, bound, function)
+        for place, bound in bindings:
+            setattr(place, bound, function)
 
 
 def _bindings(function: Any) -> Iterator[tuple[ModuleType, str]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch import nn
 
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.counters import COUNTERS
+from fusionkit.subjects.counters import COUNTERS, FunctionCounter
 from fusionkit.subjects.fragments import source_fragments
 from fusionkit.subjects.recorder import record
 from fusionkit.subjects.sites import ExpectedCount, count_sites, expected_counts
@@ -24,8 +25,21 @@ Load = Callable[..., Subject]
 
 EXPECTED = {
     "flux": {"rms_norm": 12, "rope": 8, "gelu": 6, "ada_layer_norm": 11},
+    "flux2": {"rms_norm": 12, "rope": 8, "swiglu": 6, "ada_layer_norm": 11},
+    "qwen-image": {"rms_norm": 9, "rope": 8},
+    "sd3": {"rms_norm": 10, "gelu": 3},
+    "z-image": {"rms_norm": 25, "swiglu": 4},
     "wan": {"rms_norm": 8, "gelu": 3},
+    "hunyuan-video": {"rms_norm": 12, "rope": 8, "gelu": 6, "ada_layer_norm": 11},
+    "minimax-h3": {"rms_norm": 14, "rope": 4, "swiglu": 3},
     "llama": {"rms_norm": 5, "rope": 4, "swiglu": 2},
+    "qwen3": {"rms_norm": 9, "rope": 4, "swiglu": 2},
+    "glm4": {"rms_norm": 9, "rope": 4, "swiglu": 2},
+    "gemma3": {"rms_norm": 13, "rope": 4, "gelu": 2},
+    "gpt-j": {"rope": 4, "gelu": 2},
+    "qwen3-moe": {"rms_norm": 9, "rope": 4, "swiglu": 2},
+    "deepseek-v3": {"rms_norm": 9, "rope": 4, "swiglu": 3},
+    "gpt-oss": {"rms_norm": 5, "rope": 4},
 }
 
 
@@ -81,13 +95,14 @@ def _hooks(model: nn.Module) -> list[tuple[str, dict[str, Any]]]:
 
 def _bindings() -> dict[tuple[str, str], int]:
     """Every function that a counter may replace, wherever it is bound."""
-    names = ("apply_rotary_emb", "apply_rotary_pos_emb", "gelu", "rms_norm")
+    paths = [path for row in COUNTERS if isinstance(row, FunctionCounter) for path in row.functions]
+    names = {path.partition(":")[2] for path in paths}
     return {
-        (name, attribute): id(value)
+        (name, attribute): id(operator.attrgetter(attribute)(module))
         for name, module in list(sys.modules.items())
         if isinstance(module, ModuleType)
-        for attribute, value in list(vars(module).items())
-        if attribute in names
+        for attribute in names
+        if attribute.partition(".")[0] in vars(module)
     }
 
 
@@ -246,6 +261,16 @@ def test_a_complete_count_is_never_replaced(subject: Load) -> None:
         ("llama", "rope", ["transformers.models.llama.modeling_llama.apply_rotary_pos_emb"]),
         ("llama", "swiglu", ["transformers.models.llama.modeling_llama.LlamaMLP.forward"]),
         ("wan", "rope", []),
+        ("minimax-h3", "rope", ["diffusers.models.transformers.transformer_minimax_h3._apply_rotary_emb"]),
+        ("gpt-j", "gelu", ["transformers.activations.NewGELUActivation.forward"]),
+        (
+            "deepseek-v3",
+            "swiglu",
+            [
+                "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3MLP.forward",
+                "transformers.integrations.moe._default_apply_gate",
+            ],
+        ),
     ],
 )
 def test_fragments_are_the_source_that_runs(

@@ -1,0 +1,167 @@
+"""Rows of the table: transformers of diffusion models that make videos."""
+
+from __future__ import annotations
+
+from fusionkit.subjects import video_inputs
+from fusionkit.subjects.spec import SizeSpec, SubjectSpec
+
+_WAN = SubjectSpec(
+    name="wan",
+    model="diffusers:WanTransformer3DModel",
+    configuration=None,
+    tiny=SizeSpec(
+        config={
+            "patch_size": (1, 2, 2),
+            "num_attention_heads": 2,
+            "attention_head_dim": 16,
+            "in_channels": 4,
+            "out_channels": 4,
+            "text_dim": 32,
+            "freq_dim": 16,
+            "ffn_dim": 64,
+            "num_layers": 2,
+            "cross_attn_norm": True,
+            "qk_norm": "rms_norm_across_heads",
+            "eps": 1e-06,
+            "rope_max_seq_len": 32,
+        },
+        extent={"frames": 2, "rows": 8, "columns": 8, "text": 8},
+        source="Wan2.1-T2V-14B with 2 blocks",
+    ),
+    full=SizeSpec(
+        config={
+            "patch_size": (1, 2, 2),
+            "num_attention_heads": 40,
+            "attention_head_dim": 128,
+            "in_channels": 16,
+            "out_channels": 16,
+            "text_dim": 4096,
+            "freq_dim": 256,
+            "ffn_dim": 13824,
+            "num_layers": 40,
+            "cross_attn_norm": True,
+            "qk_norm": "rms_norm_across_heads",
+            "eps": 1e-06,
+            "rope_max_seq_len": 1024,
+        },
+        extent={"frames": 21, "rows": 60, "columns": 104, "text": 512},
+        source="Wan-AI/Wan2.1-T2V-14B-Diffusers transformer/config.json, also Wan2.2; 81 frames, 480 x 832",
+    ),
+    inputs=video_inputs.wan,
+    # Its rotary function is local to WanAttnProcessor.__call__, and its modulated norms are float32
+    # islands: no wrapper and no class of torch.nn singles them out, so neither has an independent count
+    # here.
+    primitives=("rms_norm", "gelu"),
+)
+
+_HUNYUAN_VIDEO = SubjectSpec(
+    name="hunyuan-video",
+    model="diffusers:HunyuanVideoTransformer3DModel",
+    configuration=None,
+    tiny=SizeSpec(
+        config={
+            "in_channels": 4,
+            "out_channels": 4,
+            "num_attention_heads": 2,
+            "attention_head_dim": 16,
+            "num_layers": 2,
+            "num_single_layers": 2,
+            "num_refiner_layers": 1,
+            "mlp_ratio": 4.0,
+            "patch_size": 2,
+            "patch_size_t": 1,
+            "qk_norm": "rms_norm",
+            "guidance_embeds": True,
+            "text_embed_dim": 32,
+            "pooled_projection_dim": 32,
+            "rope_theta": 256.0,
+            "rope_axes_dim": (4, 6, 6),
+            "image_condition_type": None,
+        },
+        extent={"frames": 2, "rows": 8, "columns": 8, "text": 8},
+        source="HunyuanVideo with 2 double, 2 single and 1 refiner block",
+    ),
+    full=SizeSpec(
+        config={
+            "in_channels": 16,
+            "out_channels": 16,
+            "num_attention_heads": 24,
+            "attention_head_dim": 128,
+            "num_layers": 20,
+            "num_single_layers": 40,
+            "num_refiner_layers": 2,
+            "mlp_ratio": 4.0,
+            "patch_size": 2,
+            "patch_size_t": 1,
+            "qk_norm": "rms_norm",
+            "guidance_embeds": True,
+            "text_embed_dim": 4096,
+            "pooled_projection_dim": 768,
+            "rope_theta": 256.0,
+            "rope_axes_dim": (16, 56, 56),
+            "image_condition_type": None,
+        },
+        extent={"frames": 33, "rows": 90, "columns": 160, "text": 256},
+        source="hunyuanvideo-community/HunyuanVideo transformer/config.json; 129 frames, 720 x 1280",
+    ),
+    inputs=video_inputs.hunyuan_video,
+    primitives=("rms_norm", "rope", "gelu", "ada_layer_norm"),
+)
+
+_MINIMAX_H3 = SubjectSpec(
+    name="minimax-h3",
+    model="diffusers:MiniMaxH3Transformer3DModel",
+    configuration=None,
+    tiny=SizeSpec(
+        config={
+            "num_attention_heads": 2,
+            "attention_head_dim": 16,
+            "hidden_size": 48,
+            "num_layers": 2,
+            "num_refiner_layers": 1,
+            "ffn_dim": 64,
+            "in_channels": 4,
+            "audio_in_channels": 8,
+            "patch_size": (1, 2, 2),
+            "text_dim": 32,
+            "freq_dim": 16,
+            "time_embed_hidden_dim": 48,
+            "time_embed_dim": 24,
+            "rope_freq_dim": 2,
+            "rope_theta": 10000.0,
+            "norm_eps": 1e-05,
+            "qk_norm_eps": 1e-05,
+            "final_norm_eps": 1e-05,
+        },
+        extent={"frames": 2, "rows": 4, "columns": 4, "audio": 6, "text": 8},
+        source="MiniMax-H3 with 2 blocks and 1 refiner block; three quarters of a head rotate, as in the full one",
+    ),
+    full=SizeSpec(
+        config={
+            "num_attention_heads": 56,
+            "attention_head_dim": 128,
+            "hidden_size": 5376,
+            "num_layers": 50,
+            "num_refiner_layers": 2,
+            "ffn_dim": 14336,
+            "in_channels": 24,
+            "audio_in_channels": 32,
+            "patch_size": (1, 2, 2),
+            "text_dim": 5120,
+            "freq_dim": 256,
+            "time_embed_hidden_dim": 5376,
+            "time_embed_dim": 2688,
+            "rope_freq_dim": 16,
+            "rope_theta": 10000.0,
+            "norm_eps": 1e-05,
+            "qk_norm_eps": 1e-05,
+            "final_norm_eps": 1e-05,
+        },
+        extent={"frames": 12, "rows": 24, "columns": 42, "audio": 160, "text": 256},
+        source="MiniMax-H3: the defaults of diffusers 0.42 MiniMaxH3Transformer3DModel; 768 x 1344 pixels",
+    ),
+    inputs=video_inputs.minimax_h3,
+    primitives=("rms_norm", "rope", "swiglu"),
+)
+
+VIDEO_MODELS = (_WAN, _HUNYUAN_VIDEO, _MINIMAX_H3)
