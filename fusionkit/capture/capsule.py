@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from fusionkit.capture.counted import counts_dict
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.capture.records import record_node
 from fusionkit.store import write_json
@@ -16,7 +17,11 @@ SCHEMA = "fusionkit.capsule/1"
 
 
 def capsule_dict(capture: Capture) -> dict[str, Any]:
-    """The capsule of a capture: schema, origin, graphs with nodes, schemas of ops outside aten, symbols."""
+    """The capsule of a capture: schema, origin, graphs with nodes, schemas of ops outside aten, symbols.
+
+    `sites` holds the capture's counted sites and is left out where there are none.
+    """
+    counted = {"sites": counts_dict(capture.counts)} if capture.counts else {}
     return {
         "schema": SCHEMA,
         "origin": capture.origin,
@@ -26,14 +31,14 @@ def capsule_dict(capture: Capture) -> dict[str, Any]:
         "size": capture.size,
         "seed": capture.seed,
         "decompositions": capture.decompositions,
-        "torch": str(torch.__version__),
+        "torch": capture.torch_version,
         "breaks": list(capture.breaks),
         "recompiles": list(capture.recompiles),
         "notes": list(capture.notes),
         "ops": _foreign_schemas(capture.graphs),
         "symbols": _symbols(capture.graphs),
         "graphs": [_graph_dict(graph) for graph in capture.graphs],
-    }
+    } | counted
 
 
 def write_capsule(capture: Capture, path: Path) -> Path:

@@ -29,15 +29,22 @@ class _Collector:
 
 
 def capture_graphs(
-    subject: Subject, *, decompositions: str = "none", freezing: bool = False, train: bool = False
+    subject: Subject,
+    *,
+    decompositions: str = "none",
+    freezing: bool = False,
+    train: bool = False,
+    dynamic: Sequence[str] = (),
 ) -> Capture:
     """Compile `subject` without patterns and return its graphs, before freezing and, if asked, after it.
 
-    `train` captures forward and backward. Raises MisuseError when no graph was captured.
+    `train` captures forward and backward. `dynamic` names dimensions, `INPUT:DIM` or `DIM`, that are to stay
+    symbolic; the capture's notes say which do, and by which line one was specialised. Raises MisuseError when
+    no graph was captured.
     """
     collector = _Collector()
     backend = aot_backend(collector, decompositions=decompositions, freezing=freezing)
-    outcome = compile_and_run(subject, backend, train=train)
+    outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic)
     return capture_of(subject, collector.graphs, outcome, decompositions)
 
 
@@ -60,4 +67,5 @@ def capture_of(
         breaks=outcome.breaks,
         recompiles=outcome.recompiles,
         decompositions=decompositions,
+        notes=tuple(item.told(graphs) for item in outcome.dynamic),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch._dynamo
 from torch._dynamo.utils import counters
 
 from fusionkit.capture.aot import CompilerFunction
+from fusionkit.capture.dynamic import DimWatch, DynamicDim, find_dims, marked
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import UserCode
@@ -27,43 +28,61 @@ _RECOMPILE_LIMIT = 256
 class CompileOutcome:
     """What compiling and running a subject gave: flat output tensors, graph breaks and recompiles in words.
 
-    `model` is the compiled model: calling it again with the subject's inputs compiles nothing.
+    `model` is the compiled model: calling it again with the subject's inputs compiles nothing. `dynamic` tells
+    of each dimension that was marked.
     """
 
     outputs: tuple[torch.Tensor, ...]
     breaks: tuple[str, ...]
     recompiles: tuple[str, ...]
     model: Callable[..., Any]
+    dynamic: tuple[DynamicDim, ...] = ()
 
 
 def compile_and_run(
-    subject: Subject, backend: CompilerFunction, *, train: bool = False, calls: int = 1
+    subject: Subject,
+    backend: CompilerFunction,
+    *,
+    train: bool = False,
+    calls: int = 1,
+    dynamic: Sequence[str] = (),
 ) -> CompileOutcome:
     """Run the model plainly once, then `calls` times through `backend`.
+
+    `dynamic`: dimensions of inputs (see capture.dynamic) that are symbolic where the graph allows it.
 
     The plain forward comes first because some models build state in it, and break the graph otherwise.
     Raises MisuseError when the model itself fails.
     """
     failed: list[str] = []
+    dims = find_dims(subject, dynamic)
+    watch = DimWatch(dims)
     before = Counter(counters["graph_break"])
-    with torch.set_grad_enabled(train), _isolated():
+    with torch.set_grad_enabled(train), subject.mode(), _isolated():
         with UserCode(f"subject {subject.name}: its plain forward fails with"):
             flat_tensors(call_model(subject.model, subject))
         compiled = torch._dynamo.optimize(
-            backend, guard_fail_fn=lambda failure: failed.append(failure.reason)
+            watch.watching(backend), guard_fail_fn=lambda failure: failed.append(failure.reason)
         )(subject.model)
-        outputs: list[torch.Tensor] = []
-        for _ in range(calls):
-            outputs = flat_tensors(call_model(compiled, subject))
-            if train:
-                _backward(subject, outputs)
+        with marked(dims):
+            outputs = _calls(subject, compiled, calls, train)
     breaks = Counter(counters["graph_break"]) - before
     return CompileOutcome(
         outputs=tuple(out.detach() for out in outputs),
         breaks=tuple(f"{_first_line(reason)} (x{count})" for reason, count in sorted(breaks.items())),
         recompiles=tuple(_first_line(reason) for reason in failed),
         model=compiled,
+        dynamic=watch.result(),
     )
+
+
+def _calls(subject: Subject, compiled: Callable[..., Any], calls: int, train: bool) -> list[torch.Tensor]:
+    outputs: list[torch.Tensor] = []
+    for _ in range(calls):
+        outputs = flat_tensors(call_model(compiled, subject))
+        if train:
+            _backward(subject, outputs)
+    return outputs
 
 
 def call_model(model: Callable[..., Any], subject: Subject) -> Any:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 import torch.fx
+
+from fusionkit.subjects.sites import ExpectedCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,9 @@ class Capture:
     """All graphs that one model's compile produced.
 
     `breaks`: the reason of each graph break. `recompiles`: one line for each frame compiled again.
-    `origin` is "torch.compile" (may feed a verdict) or "export".
+    `origin` is "torch.compile" (may feed a verdict) or "export". `counts`: the sites of each primitive that were
+    counted in the model itself; empty where nobody counted. `torch_version`: the torch that made the graphs.
+    `notes` tell of the capture; `reading` of what a reader of its capsule had to make up for, and is not written.
     """
 
     subject: str
@@ -50,6 +56,9 @@ class Capture:
     origin: str = "torch.compile"
     decompositions: str = "none"
     notes: tuple[str, ...] = field(default=())
+    counts: Mapping[str, ExpectedCount] = field(default_factory=dict)
+    torch_version: str = str(torch.__version__)
+    reading: tuple[str, ...] = ()
 
     def in_window(self, window: str) -> tuple[CapturedGraph, ...]:
         """The graphs as they stood in `window`."""

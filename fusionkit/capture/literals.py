@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from fusionkit.capture.foreign import device_name, npu_device
 from fusionkit.errors import MisuseError
 
 _LAYOUTS = {"strided": torch.strided, "sparse_coo": torch.sparse_coo, "jagged": torch.jagged}
@@ -50,7 +51,7 @@ def _encode_torch(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):
-        return {"device": str(value)}
+        return {"device": device_name(value)}
     if isinstance(value, torch.layout):
         return {"layout": str(value).removeprefix("torch.")}
     if isinstance(value, torch.memory_format):
@@ -91,7 +92,7 @@ def _decode_torch(kind: str, content: Any) -> Any:
         if isinstance(found, torch.dtype):
             return found
     if kind == "device":
-        return torch.device("meta" if str(content).startswith("npu") else content)
+        return npu_device(content) if str(content).startswith("npu") else torch.device(content)
     if kind == "layout" and content in _LAYOUTS:
         return _LAYOUTS[content]
     if kind == "memory_format" and content in _MEMORY_FORMATS:

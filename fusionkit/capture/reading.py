@@ -1,7 +1,7 @@
 """Reading a capsule: JSON to graphs with fake metadata. Nothing in the file is executed.
 
-Targets resolve only in torch.ops and a small table of builtins; an op that this process lacks is defined
-from its schema, without kernels; device npu becomes meta. Both are told in the capture's `notes`.
+Targets resolve only in torch.ops and a small table of builtins; what this process lacks, ops and device npu,
+is made up for in `foreign` and told in the capture's `reading`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from fusionkit.capture.capsule import SCHEMA
+from fusionkit.capture.counted import read_counts
+from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, hold_composites
 from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.capture.literals import decode
 from fusionkit.errors import MisuseError
@@ -56,52 +58,45 @@ def read_capsule(path: Path) -> Capture:
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise MisuseError(f"{path}: not a capsule of schema {SCHEMA}; write one with `fusionkit capture`")
-    notes = [*data.get("notes", []), *define_missing_ops(data.get("ops", {}))]
     try:
-        if any("npu" in str(node.get("meta")) for graph in data["graphs"] for node in graph["nodes"]):
-            notes.append("device npu is read as meta")
-        graphs = tuple(_read_graph(graph, data.get("symbols", {})) for graph in data["graphs"])
-        return Capture(
-            subject=str(data["subject"]),
-            target=str(data["target"]),
-            dtype=str(data["dtype"]),
-            size=str(data["size"]),
-            seed=int(data["seed"]),
-            graphs=graphs,
-            breaks=tuple(data["breaks"]),
-            recompiles=tuple(data["recompiles"]),
-            origin=str(data["origin"]),
-            decompositions=str(data["decompositions"]),
-            notes=tuple(dict.fromkeys(notes)),
-        )
+        return _read_capture(data)
     except MisuseError as error:
         raise MisuseError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        what = (str(error).splitlines() or ["?"])[0]
         raise MisuseError(
-            f"{path}: damaged capsule ({type(error).__name__}: {error}); capture it again"
+            f"{path}: damaged capsule ({type(error).__name__}: {what}); capture it again"
         ) from error
 
 
-def define_missing_ops(schemas: dict[str, str]) -> list[str]:
-    """Define each op that this process lacks from its schema, without kernels; returns one note for each."""
-    notes = []
-    for name, schema in schemas.items():
-        namespace, packet, overload = name.split(".")
-        if hasattr(getattr(torch.ops, namespace), packet):
-            continue
-        if namespace in ("aten", "prims", "prim"):
-            raise MisuseError(f"op {name} is unknown to torch {torch.__version__}")
-        library = torch.library.Library(namespace, "FRAGMENT")
-        library.define(schema.split("::", 1)[1])
-        _KEPT.append(library)
-        notes.append(
-            f"op {name} defined from its schema, without kernels" + (f" ({overload})" if not overload else "")
-        )
-    return notes
+def _read_capture(data: dict[str, Any]) -> Capture:
+    reading = define_missing_ops(data.get("ops", {}))
+    graphs = tuple(_read_graph(graph, data.get("symbols", {})) for graph in data["graphs"])
+    targets = [node.target for graph in graphs for node in graph.nodes if _stands_on_slot(node)]
+    if targets:
+        reading.append(f"device npu is read as {NPU_SLOT}, its slot in a torch without torch_npu")
+        hold_composites(targets)
+    return Capture(
+        subject=str(data["subject"]),
+        target=str(data["target"]),
+        dtype=str(data["dtype"]),
+        size=str(data["size"]),
+        seed=int(data["seed"]),
+        graphs=graphs,
+        breaks=tuple(data["breaks"]),
+        recompiles=tuple(data["recompiles"]),
+        origin=str(data["origin"]),
+        decompositions=str(data["decompositions"]),
+        notes=tuple(str(note) for note in data["notes"]),
+        counts=read_counts(data.get("sites", {})),
+        torch_version=str(data["torch"]),
+        reading=tuple(reading),
+    )
 
 
-# torch drops an op when its Library object dies; the definitions are per process, as torch.ops itself is.
-_KEPT: list[torch.library.Library] = []
+def _stands_on_slot(node: torch.fx.Node) -> bool:
+    value = node.meta["val"]
+    return isinstance(value, torch.Tensor) and value.device.type == NPU_SLOT
 
 
 def resolve_target(op: str, name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from fusionkit.capture.foreign import device_name
 from fusionkit.capture.literals import encode
 from fusionkit.capture.sources import module_path, source_line, source_text
 
@@ -80,7 +81,7 @@ def record_value(value: Any) -> Any:
             "shape": [_size(item) for item in value.shape],
             "stride": [_size(item) for item in value.stride()] if value.layout is torch.strided else None,
             "dtype": str(value.dtype).removeprefix("torch."),
-            "device": str(value.device),
+            "device": device_name(value.device),
         }
     if isinstance(value, list | tuple):
         return [record_value(item) for item in value]

@@ -6,14 +6,15 @@ import argparse
 from pathlib import Path
 
 from fusionkit.commands.command import Command, write_line
-from fusionkit.commands.subject import add_subject_options, load
+from fusionkit.commands.progress import step
+from fusionkit.commands.subject import add_graph_options, add_subject_options, graph_options, load
 from fusionkit.store import write_text
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="the capsule to write")
-    parser.add_argument("--train", action="store_true", help="training graphs: forward and backward")
+    add_graph_options(parser)
     parser.add_argument(
         "--text", action="store_true", help="write each graph as readable text beside the capsule"
     )
@@ -22,19 +23,26 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _capture(arguments: argparse.Namespace) -> int:
     from fusionkit.capture.capsule import graph_text, write_capsule
     from fusionkit.capture.capturing import capture_graphs
+    from fusionkit.capture.counted import with_counts
+    from fusionkit.subjects.sites import expected_counts
 
-    capture = capture_graphs(
-        load(arguments, train=arguments.train),
+    subject = load(arguments, train=arguments.train)
+    step("counting sites in eager mode")
+    counts = expected_counts(subject)
+    step("compiling")
+    plain = capture_graphs(
+        subject,
         decompositions=arguments.decompositions,
         freezing=arguments.window == "after-freezing",
-        train=arguments.train,
+        **graph_options(arguments),
     )
+    capture = with_counts(plain, subject.model, counts)
     write_capsule(capture, arguments.out)
     for graph in capture.graphs:
         if arguments.text:
             write_text(arguments.out.with_suffix(f".{graph.key.index}.{graph.window}.txt"), graph_text(graph))
         write_line(f"graph {graph.key.index} ({graph.key.kind}), {graph.window}: {len(graph.nodes)} nodes")
-    for line in (*capture.breaks, *capture.recompiles):
+    for line in (*capture.notes, *capture.breaks, *capture.recompiles):
         write_line(f"note: {line}")
     write_line(str(arguments.out))
     return 0

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import add_subject_options, make_matching, names_of, told
+from fusionkit.commands.subject import (
+    add_graph_options,
+    add_subject_options,
+    make_matching,
+    names_of,
+    told,
+)
 from fusionkit.errors import MisuseError
 from fusionkit.verdict import Verdict
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
 
 def _configure_hits(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
+    add_graph_options(parser)
     parser.add_argument(
         "--patterns", metavar="A,B", help="default: those whose sites are counted for the subject"
     )
@@ -53,7 +60,7 @@ def _print_hits(report: HitReport) -> None:
     width = max((len(name) for name in report.patterns), default=0)
     for name, entry in report.patterns.items():
         write_line(f"{name:<{width}}  {entry.verdict}  {entry.reason}")
-    for line in (*report.breaks, *report.recompiles):
+    for line in (*report.notes, *report.breaks, *report.recompiles):
         write_line(f"note: {line}")
     unsure = [name for name, entry in report.patterns.items() if entry.verdict is Verdict.INCONCLUSIVE]
     write_line(
@@ -100,6 +107,7 @@ def _changes(lock: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
+    add_graph_options(parser)
     parser.add_argument(
         "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
     )
@@ -114,7 +122,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         from fusionkit.npu.target import use_target
         from fusionkit.passes.trial import trial_groups
 
-        use_target("cpu" if arguments.target == "cpu" else arguments.target)
+        use_target(arguments.target)
         names = tuple(trial_groups(Path(arguments.pattern)))
         matching, counts = make_matching(arguments, (), (arguments.pattern,))
     else:
@@ -126,13 +134,20 @@ def _explain(arguments: argparse.Namespace) -> int:
     else:
         for report in reports:
             _print_explained(report)
-    return 1 if any(report.missed for report in reports) or not any(r.hits.matches for r in reports) else 0
+        for line in matching.capture.notes:
+            write_line(f"note: {line}")
+    found = any(report.hits.matches or report.hits.fused for report in reports)
+    return 1 if any(report.missed for report in reports) or not found else 0
 
 
 def _print_explained(report: ExplainReport) -> None:
+    fused = f", {len(report.hits.fused)} already fused" if report.hits.fused else ""
     write_line(
-        f"{report.pattern}: {len(report.hits.hits)} hits, {len(report.hits.skipped)} skipped, {len(report.missed)} missed"
+        f"{report.pattern}: {len(report.hits.hits)} hits{fused}, {len(report.hits.skipped)} skipped,"
+        f" {len(report.missed)} missed"
     )
+    for site in report.hits.fused:
+        write_line(f"  already fused {told(site.module)} ({site.anchor}): {site.source} calls {site.op}")
     for match in report.hits.skipped:
         write_line(f"  skipped {told(match.module)} ({match.anchor}): {match.reason}")
     for item in report.missed:

@@ -20,14 +20,22 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _numeric(arguments: argparse.Namespace) -> int:
+    from fusionkit.errors import MisuseError
     from fusionkit.match.hits import default_patterns
     from fusionkit.match.replay import replay_hits
     from fusionkit.match.whole_model import compare_model
+    from fusionkit.npu.target import shows_values
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.subjects.load import load_subject
     from fusionkit.subjects.sites import expected_counts
 
+    if not shows_values(arguments.target):
+        raise MisuseError(f"numeric: target {arguments.target} computes nothing; use --target cpu or npu")
     subject = load(arguments)
+    if subject.fake is not None:
+        raise MisuseError(
+            "numeric: the full size is built without weights, from fake tensors; use --size tiny"
+        )
     names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
     files = () if arguments.pattern_file is None else (arguments.pattern_file,)
     config = config_for(arguments, names, files)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionkit.commands.progress import step
+from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
     from fusionkit.config import CompilationConfig
@@ -31,6 +33,32 @@ def add_subject_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decompositions", choices=("none", "inductor"), default="none", help="default none")
 
 
+def add_graph_options(parser: argparse.ArgumentParser) -> None:
+    """Which graphs of the subject are asked for, besides those of one forward at fixed sizes."""
+    parser.add_argument("--train", action="store_true", help="training graphs: forward and backward")
+    parser.add_argument(
+        "--dynamic",
+        type=_dynamic_dim,
+        action="append",
+        default=[],
+        metavar="DIM",
+        help="let a size vary: INPUT:DIM, or DIM for every input tensor that has it; may be repeated",
+    )
+
+
+def graph_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The graph options as keyword arguments of compile_subject and capture_graphs; `dynamic` if any was given."""
+    options: dict[str, Any] = {"train": arguments.train}
+    return options | ({"dynamic": tuple(arguments.dynamic)} if arguments.dynamic else {})
+
+
+def _dynamic_dim(text: str) -> str:
+    """Check the form of a dynamic dim; whether there is such an input is the capture's to say."""
+    if not re.fullmatch(r"(?:[A-Za-z_][\w.]*:)?\d+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form INPUT:DIM or DIM, such as x:1 or 1")
+    return text
+
+
 def is_capsule(name: str) -> bool:
     """Whether SUBJECT names a capsule file rather than a model."""
     return name.endswith(".json")
@@ -42,7 +70,7 @@ def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     from fusionkit.subjects.load import load_subject
 
     step(f"loading {arguments.subject}")
-    use_target(arguments.target)
+    use_target(arguments.target, tell=step)
     return load_subject(
         arguments.subject, size=arguments.size, dtype=arguments.dtype, seed=arguments.seed, train=train
     )
@@ -65,11 +93,10 @@ def config_for(
 def make_matching(
     arguments: argparse.Namespace, patterns: tuple[str, ...] | None, files: tuple[str, ...] = ()
 ) -> tuple[Matching, dict[str, ExpectedCount]]:
-    """Match in a capsule, or compile the subject; with the independent count where there is a model.
+    """Match in a capsule, or compile the subject; with the independent count, which a capsule carries.
 
     `patterns` None: those whose sites are counted for this subject.
     """
-    from fusionkit.config import pattern_names
     from fusionkit.match.hits import default_patterns
     from fusionkit.match.matching import match_capture, matching_of
     from fusionkit.npu.target import use_target
@@ -79,16 +106,22 @@ def make_matching(
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule
 
-        use_target("cpu")
+        if arguments.train or arguments.dynamic:
+            raise MisuseError(
+                f"{arguments.subject}: a capsule's graphs are made already; give --train and --dynamic to"
+                " `fusionkit capture`"
+            )
+        use_target(arguments.target)
         capture = read_capsule(Path(arguments.subject))
-        chosen = pattern_names() if patterns is None else patterns
-        return match_capture(capture, config_for(arguments, chosen, files)), {}
-    subject = load(arguments)
+        chosen = default_patterns(capture.counts) if patterns is None else patterns
+        return match_capture(capture, config_for(arguments, chosen, files)), dict(capture.counts)
+    subject = load(arguments, train=arguments.train)
     step("counting sites in eager mode")
     counts = expected_counts(subject)
     step("compiling and matching")
     chosen = default_patterns(counts) if patterns is None else patterns
-    return matching_of(compile_subject(subject, config_for(arguments, chosen, files))), counts
+    config = config_for(arguments, chosen, files)
+    return matching_of(compile_subject(subject, config, **graph_options(arguments))), counts
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

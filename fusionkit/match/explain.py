@@ -84,7 +84,7 @@ class Explainer:
         `skip` names the anchors of sites that were matched.
         """
         nodes = [
-            node for node in self._graph.nodes if _below(module_path(node), module) and node.name not in skip
+            node for node in self._graph.nodes if below(module_path(node), module) and node.name not in skip
         ]
         calls = [node for node in nodes if node.op == "call_function"]
         anchors = self.anchors(calls)
@@ -219,5 +219,6 @@ def _retrace(
     return dict(zip(ours, theirs, strict=True))
 
 
-def _below(path: str, module: str) -> bool:
+def below(path: str, module: str) -> bool:
+    """Whether module `path` is `module` or stands below it."""
     return module == "" or path == module or path.startswith(f"{module}.")

@@ -83,6 +83,7 @@ class HitReport:
     breaks: tuple[str, ...]
     recompiles: tuple[str, ...]
     patterns: Mapping[str, PatternHits] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The hits JSON."""
@@ -95,6 +96,7 @@ class HitReport:
             "graphs": self.graphs,
             "breaks": list(self.breaks),
             "recompiles": list(self.recompiles),
+            "notes": list(self.notes),
             "patterns": {name: entry.to_dict() for name, entry in self.patterns.items()},
         }
 
@@ -151,6 +153,7 @@ def report_hits(
         breaks=capture.breaks,
         recompiles=capture.recompiles,
         patterns=entries,
+        notes=capture.notes,
     )
 
 
@@ -220,7 +223,8 @@ class _Told:
     def summary(self) -> str:
         told = f"{self.hits} hits of {self.expected} sites"
         if self.fused:
-            told += f", {len(self.fused)} already fused by the library"
+            lines = dict.fromkeys(f"{site.source} calls {site.op}" for site in self.fused)
+            told += f", {len(self.fused)} already fused by the library ({', '.join(lines)})"
         skipped = [match for match in self.matches if match.status == "skipped"]
         if skipped:
             told += f", {len(skipped)} skipped: {skipped[0].reason}"

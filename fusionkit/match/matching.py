@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from fusionkit.capture.aot import decomposition_table
+from fusionkit.capture.counted import by_first_path
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
 from fusionkit.config import CompilationConfig
+from fusionkit.errors import MisuseError
 from fusionkit.passes.compiled import Compiled, pattern_groups
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
@@ -29,6 +34,11 @@ class Matching:
         """The graphs as they stood in the window before the patterns."""
         return self.capture.in_window(self.window)
 
+    @property
+    def device(self) -> str:
+        """The device of most nodes: the one that patterns are traced on."""
+        return device_of(self.graphs)
+
     def of(self, pattern: str) -> tuple[SiteMatch, ...]:
         """The matches of one pattern."""
         return tuple(match for match in self.matches if match.pattern == pattern)
@@ -40,16 +50,33 @@ class Matching:
 
 def matching_of(compiled: Compiled) -> Matching:
     """What a compile through the kit matched."""
-    return Matching(compiled.capture(), compiled.config.window, compiled.groups, compiled.matches)
+    capture = by_first_path(compiled.capture(), compiled.subject.model)
+    return Matching(capture, compiled.config.window, compiled.groups, compiled.matches)
 
 
 def match_capture(capture: Capture, config: CompilationConfig) -> Matching:
-    """Match the config's patterns in the graphs of a capture, on copies; nothing is compiled or run."""
+    """Match the config's patterns in the graphs of a capture, on copies; nothing is compiled or run.
+
+    The patterns are traced with the capture's decompositions, on the device of its graphs. Raises MisuseError
+    when it has no graph in the config's window.
+    """
+    graphs = capture.in_window(config.window)
+    if not graphs:
+        windows = ", ".join(dict.fromkeys(graph.window for graph in capture.graphs)) or "none"
+        raise MisuseError(
+            f"subject {capture.subject}: no graph was captured in window {config.window} (there is: {windows});"
+            " capture it with --window"
+        )
     groups = pattern_groups(config)
-    matcher = match_pass_for(groups, capture.decompositions)
+    matcher = match_pass_for(groups, capture.decompositions, device_of(graphs))
     matches = [
-        match
-        for graph in capture.in_window(config.window)
-        for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
+        match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
     ]
     return Matching(capture, config.window, groups, tuple(matches))
+
+
+def device_of(graphs: Sequence[CapturedGraph]) -> str:
+    """The device of most nodes, `cpu` where no node is a tensor."""
+    values = (node.meta.get("val") for graph in graphs for node in graph.nodes)
+    devices = Counter(str(value.device) for value in values if isinstance(value, torch.Tensor))
+    return devices.most_common(1)[0][0] if devices else "cpu"

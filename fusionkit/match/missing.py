@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.causes import plain_cause
-from fusionkit.match.explain import Explainer, SiteExplanation
+from fusionkit.match.explain import Explainer, SiteExplanation, below
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.sites import FusedSite
@@ -81,14 +83,12 @@ def explain_pattern(matching: Matching, pattern: str, counts: dict[str, Expected
 
 def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) -> list[SiteExplanation]:
     """One explanation for each missed site of `pattern`; `modules` names the module of each, repeats allowed."""
-    if not modules:
-        return []
-    explainer = _explainer(matching, pattern)
-    taken = _taken(matching, pattern)
+    explainers = _Explainers(matching, pattern)
     seen: dict[str, int] = {}
     explained = []
     for module in modules:
-        item = explainer.explain(module, seen.get(module, 0), taken)
+        graph = explainers.graph_with(module)
+        item = explainers.of(graph).explain(module, seen.get(module, 0), explainers.taken(graph))
         explained.append(_with_refusal(item, matching, pattern))
         seen[module] = seen.get(module, 0) + 1
     return explained
@@ -113,22 +113,54 @@ def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> Si
 
 def explain_unmatched(matching: Matching, pattern: str) -> list[SiteExplanation]:
     """One explanation for each free node that could anchor the pattern."""
-    explainer = _explainer(matching, pattern)
-    taken = _taken(matching, pattern)
-    nodes = [
-        node for node in matching.graphs[0].nodes if node.op == "call_function" and node.name not in taken
-    ]
-    return [explainer.explain_anchor(anchor) for anchor in explainer.anchors(nodes, telling=True)]
+    explainers = _Explainers(matching, pattern)
+    explained = []
+    for graph in matching.graphs:
+        taken = explainers.taken(graph)
+        free = [node for node in graph.nodes if node.op == "call_function" and node.name not in taken]
+        explainer = explainers.of(graph)
+        explained += [explainer.explain_anchor(anchor) for anchor in explainer.anchors(free, telling=True)]
+    return explained
 
 
-def _explainer(matching: Matching, pattern: str) -> Explainer:
-    return Explainer(matching.graphs[0], matching.groups[pattern], matching.tracer(), matching.matches)
+class _Explainers:
+    """One explainer of a pattern for each graph, made when a site of that graph is asked about."""
 
+    def __init__(self, matching: Matching, pattern: str) -> None:
+        self._matching = matching
+        self._pattern = pattern
+        self._made: dict[int, Explainer] = {}
 
-def _taken(matching: Matching, pattern: str) -> frozenset[str]:
-    return frozenset(
-        name for match in matching.of(pattern) if match.status != "refused" for name in match.nodes
-    )
+    def of(self, graph: CapturedGraph) -> Explainer:
+        """The explainer of one graph."""
+        index = graph.key.index
+        if index not in self._made:
+            matching = self._matching
+            matches = [match for match in matching.matches if match.graph_index == index]
+            group = matching.groups[self._pattern]
+            self._made[index] = Explainer(graph, group, matching.tracer(), matches, matching.device)
+        return self._made[index]
+
+    def taken(self, graph: CapturedGraph) -> frozenset[str]:
+        """Names of the nodes of `graph` that the pattern matched and that need no explanation."""
+        return frozenset(
+            name
+            for match in self._matching.of(self._pattern)
+            if match.status != "refused" and match.graph_index == graph.key.index
+            for name in match.nodes
+        )
+
+    def graph_with(self, module: str) -> CapturedGraph:
+        """The graph with free nodes of `module`, the first one where none has any."""
+        graphs = self._matching.graphs
+        for graph in graphs[1:] and graphs:
+            taken = self.taken(graph)
+            if any(
+                node.op == "call_function" and node.name not in taken and below(module_path(node), module)
+                for node in graph.nodes
+            ):
+                return graph
+        return graphs[0]
 
 
 def _row(item: SiteMatch | FusedSite) -> dict[str, Any]:

@@ -27,6 +27,7 @@ FUSED_OPS: dict[str, tuple[str, ...]] = {
     "rms_norm": ("npu.npu_rms_norm", "npu.npu_gemma_rms_norm", "npu.npu_add_rms_norm"),
     "rope": ("npu.npu_rotary_mul", "npu.npu_interleave_rope", "npu.npu_apply_rotary_pos_emb"),
     "swiglu": ("npu.npu_swiglu",),
+    "geglu": ("npu.npu_geglu",),
     "gelu": ("npu.npu_gelu", "npu.npu_fast_gelu"),
     "ada_layer_norm": ("fusionkit.layer_norm_scale_shift", "mindiesd.layernorm_scale_shift"),
 }

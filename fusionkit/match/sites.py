@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch.fx
+
 from fusionkit.capture.graphs import CapturedGraph
-from fusionkit.capture.sources import module_path, source_line
+from fusionkit.capture.sources import module_path, source_line, source_text
 from fusionkit.match.ops import FUSED_OPS, packet
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.subjects.sites import ExpectedSite
@@ -14,20 +17,27 @@ from fusionkit.subjects.sites import ExpectedSite
 
 @dataclass(frozen=True, slots=True)
 class FusedSite:
-    """A fused op that stood in the graph before any pattern: the library called it itself."""
+    """A fused op that stood in the graph before any pattern: `source` is the model's own line that calls `op`."""
 
     anchor: str
     module: str
     source: str
     graph_index: int
+    op: str
 
-    def to_dict(self) -> dict[str, str | None]:
-        """The SITE of the JSON interface."""
+    @property
+    def reason(self) -> str:
+        """Which line fused the site, and with what."""
+        return f"already fused by the library: {self.source} calls {self.op}"
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """The SITE of the JSON interface, with the graph's index."""
         return {
             "anchor": self.anchor,
             "module": self.module,
             "source": self.source,
-            "reason": "already fused by the library",
+            "reason": self.reason,
+            "graph": self.graph_index,
         }
 
 
@@ -45,14 +55,26 @@ class SiteJoin:
 
 
 def already_fused(pattern: str, graphs: Sequence[CapturedGraph]) -> tuple[FusedSite, ...]:
-    """Fused ops of `pattern` in graphs that no pattern has touched yet."""
+    """Fused ops of `pattern` that the model's own source calls (diffusers' RMSNorm does, where torch_npu is there).
+
+    A fused op that a pattern put in keeps the source of the chain it replaced: a line that does not name it.
+    """
     wanted = FUSED_OPS.get(pattern, ())
     return tuple(
-        FusedSite(node.name, module_path(node), source_line(node), graph.key.index)
+        FusedSite(node.name, module_path(node), source_line(node), graph.key.index, op)
         for graph in graphs
         for node in graph.nodes
-        if node.op == "call_function" and packet(node) in wanted
+        if node.op == "call_function"
+        and packet(node) in wanted
+        and (op := _called_by_name(node, packet(node))) is not None
     )
+
+
+def _called_by_name(node: torch.fx.Node, wanted: str) -> str | None:
+    """The op's bare name, if the source statement of the node names it outside of a pattern file."""
+    op = wanted.partition(".")[2]
+    in_pattern = source_line(node).partition(":")[0].endswith("_pattern.py")
+    return op if not in_pattern and re.search(rf"\b{re.escape(op)}\b", source_text(node)) else None
 
 
 def join_sites(expected: Sequence[ExpectedSite], found: Sequence[SiteMatch | FusedSite]) -> SiteJoin:

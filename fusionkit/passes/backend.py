@@ -13,7 +13,7 @@ from fusionkit.capture.aot import CompiledFunction, aot_backend
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.config import CompilationConfig, config_from_options
-from fusionkit.npu.target import current_target, use_target
+from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.compiled import pattern_groups
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import CompileSession
@@ -60,7 +60,7 @@ class _WritingSession(CompileSession):
     """A session that writes its capsule whenever a graph is complete."""
 
     def __init__(self, config: CompilationConfig) -> None:
-        super().__init__(config, pattern_groups(config))
+        super().__init__(config, pattern_groups(config), device=current_device())
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
         super().on_window(window, key, module)

@@ -13,6 +13,7 @@ from fusionkit.capture.capturing import capture_of
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
+from fusionkit.npu.target import current_device
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
@@ -77,6 +78,7 @@ def compile_subject(
     *,
     keep_inputs: bool = False,
     train: bool = False,
+    dynamic: Sequence[str] = (),
 ) -> Compiled:
     """Compile and run `subject` once through a fresh backend instance.
 
@@ -84,9 +86,9 @@ def compile_subject(
     """
     config = config or CompilationConfig()
     groups = pattern_groups(config)
-    session = CompileSession(config, groups, keep_inputs=keep_inputs)
+    session = CompileSession(config, groups, device=current_device(), keep_inputs=keep_inputs)
     backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
-    outcome = compile_and_run(subject, backend, train=train)
+    outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic)
     compiled = Compiled(subject, config, groups, session, outcome)
     compiled.capture(session.windows)  # complains when there is no graph
     return compiled

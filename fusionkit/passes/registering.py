@@ -40,7 +40,6 @@ def register_pattern(
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,
                 skip_duplicates=True,
-                pattern_name=name_of(pattern),
             )
     except _TRACE_ERRORS as error:
         if isinstance(error, FusionKitError):

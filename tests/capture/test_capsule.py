@@ -98,7 +98,7 @@ def test_an_unknown_op_is_defined_from_its_schema(tmp_path):
         "capsule_test::my_gelu(Tensor x, *, str approximate='none') -> Tensor"
     )
     capture = read_capsule(write_json(tmp_path / "foreign.json", data))
-    assert any("capsule_test.my_gelu.default defined from its schema" in note for note in capture.notes)
+    assert any("capsule_test.my_gelu.default defined from its schema" in note for note in capture.reading)
 
 
 def test_text_dump_names_form_module_and_source():

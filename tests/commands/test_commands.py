@@ -75,10 +75,18 @@ def test_capture_then_hits_and_explain_from_the_capsule(capsys, tmp_path):
     assert code == 0
     assert "graph 0 (inference), before-freezing" in out
     assert (tmp_path / "small.0.before-freezing.txt").read_text().count("\n") > 10
-    code, out, _ = run(capsys, "hits", str(capsule), "--json", "--patterns", "rms_norm,gelu")
+    code, out, _ = run(capsys, "hits", str(capsule), "--json")
     report = json.loads(out)
     assert {name: e["hits"] for name, e in report["patterns"].items()} == {"rms_norm": 1, "gelu": 1}
-    assert code == 1  # no model, so no independent count: INCONCLUSIVE, and nothing passed
+    assert {e["expected_sites"] for e in report["patterns"].values()} == {
+        1
+    }  # the count came with the capsule
+    assert code == 0
+    data = json.loads(capsule.read_text())
+    del data["sites"]
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    code, out, _ = run(capsys, "hits", str(tmp_path / "old.json"), "--patterns", "rms_norm,gelu")
+    assert (code, out.count("INCONCLUSIVE")) == (1, 2)  # a capsule without a count cannot pass
     code, out, _ = run(capsys, "explain", str(capsule), "--pattern", "rms_norm", "--json")
     assert [site["status"] for site in json.loads(out)["sites"]] == ["hit"]
 

@@ -11,6 +11,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.match.hits import hits, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.missing import explain_pattern
+from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.sites import expected_counts
@@ -36,6 +37,7 @@ def two():
 
 
 def report(tmp_path, body):
+    use_target("cpu")
     path = write_trial(tmp_path)
     path.write_text(path.read_text().replace("return torch_npu.npu_rms_norm(x, weight, 1e-6)[0]", body))
     config = CompilationConfig(fusion_patterns=select_patterns(()), pattern_files=(str(path),))

@@ -58,11 +58,11 @@ VERDICTS = [
     (
         "fused by the library",
         [match("a")],
-        [FusedSite("f", "b", "", 0)],
+        [FusedSite("f", "b", "lib.py:3", 0, "npu_p")],
         count("a", "b"),
         None,
         "PASS",
-        "1 already fused",
+        "1 already fused by the library (lib.py:3 calls npu_p)",
     ),
     (
         "skipped",

@@ -1,0 +1,101 @@
+"""What a capsule names that this process may lack: ops without their library, device npu without torch_npu.
+
+Nothing computes here. An op is defined from its schema, without kernels. Device npu is torch's PrivateUse1
+slot, which torch_npu renames to npu; without torch_npu the slot keeps its own name, and fake tensors on it
+take the same paths through the dispatcher. (On device meta torch's pattern matcher passes every node by:
+torch._inductor.lowering.unsupported_input_tensor.) Definitions and slot are per process, as torch.ops is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target, use_target
+
+NPU_SLOT = "privateuseone"
+
+# torch drops an op when its Library object dies, and a guard when its Python object does.
+_KEPT: list[Any] = []
+
+
+def define_missing_ops(schemas: Mapping[str, str]) -> list[str]:
+    """Define each op that this process lacks from its schema, without kernels; returns one note for each.
+
+    Where a graph holds ops of the kit's own targets, the current target (cpu if none) provides those. Raises
+    MisuseError for an op of torch itself that this torch lacks, RuntimeError for a schema that is none.
+    """
+    if any(name.startswith(("npu.", "fusionkit.")) for name in schemas):
+        use_target(current_target() or "cpu")
+    notes = []
+    for name, schema in schemas.items():
+        namespace, packet, overload = name.split(".")
+        known = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
+        if known is not None:
+            if torch._C.parse_schema(schema) != known._schema:
+                notes.append(f"op {name} has another schema here: {known._schema}")
+            continue
+        if namespace in ("aten", "prims", "prim"):
+            raise MisuseError(f"op {name} is unknown to torch {torch.__version__}")
+        library = torch.library.Library(namespace, "FRAGMENT")
+        _KEPT.append(library)
+        library.define(schema.partition("::")[2])
+        notes.append(f"op {name} defined from its schema, without kernels")
+    return notes
+
+
+def npu_device(text: str) -> torch.device:
+    """The device that `npu` or `npu:0` stands for here: torch_npu's own, else the bare PrivateUse1 slot."""
+    backend = torch._C._get_privateuse1_backend_name()
+    if backend == NPU_SLOT:
+        _guard_slot()
+    return torch.device(f"{backend}:{text.partition(':')[2] or '0'}")
+
+
+def device_name(device: torch.device) -> str:
+    """`npu:0` for the PrivateUse1 slot, whatever its name in this process; any other device's own name."""
+    return str(device).replace(NPU_SLOT, "npu")
+
+
+def hold_composites(ops: Iterable[Any]) -> None:
+    """Keep composite aten ops whole on the bare PrivateUse1 slot, as the device did that left them in a graph.
+
+    torch_npu has a kernel for aten.matmul, say: a linear on npu is traced as t and matmul, elsewhere as t, view
+    and mm. A pattern is traced the same way here once the slot has a kernel, which is never called.
+    """
+    if torch._C._get_privateuse1_backend_name() != NPU_SLOT:
+        return
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    for op in dict.fromkeys(ops):
+        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
+            continue
+        name = op.name()
+        if has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "PrivateUse1"):
+            library: Any = torch.library.Library("aten", "IMPL")
+            library.impl(name.removeprefix("aten::"), _never, "PrivateUse1")
+            op._dispatch_cache.clear()  # it may have been taken apart on the slot before
+            _KEPT.append(library)
+
+
+def _never(*_: Any, **__: Any) -> NoReturn:
+    raise MisuseError("a graph read from a capsule holds no values; it cannot be run")
+
+
+def _guard_slot() -> None:
+    """Let torch index fake tensors on the slot: C++ asks for a device guard there, and torch_npu brings its own."""
+    try:
+        guard_class: Any = torch._C._acc.DeviceGuard
+        register: Any = torch._C._acc.register_python_privateuseone_device_guard
+    except AttributeError as error:
+        raise MisuseError(
+            f"torch {torch.__version__} cannot hold tensors of device npu without torch_npu; use a newer torch"
+        ) from error
+    if any(isinstance(kept, guard_class) for kept in _KEPT):
+        return
+    slot = torch._C._autograd.DeviceType.PrivateUse1
+    guard = type("NpuSlotGuard", (guard_class,), {"type_": lambda _: slot})()
+    register(guard)
+    _KEPT.append(guard)

@@ -1,0 +1,147 @@
+"""How the graphs of one model differ between two captures: by op, by site, and by what became of what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+import torch.fx
+
+from fusionkit.capture.foreign import device_name
+from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.capture.reading import read_capsule
+from fusionkit.capture.records import target_name
+from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.errors import MisuseError
+from fusionkit.match.graph_comparison import ABSENT, GraphComparison, Side, SitePair, Tally
+from fusionkit.match.graph_pairs import pair_graphs
+from fusionkit.match.hits import default_patterns
+from fusionkit.match.matching import match_capture
+from fusionkit.match.rewrites import find_rewrites
+from fusionkit.match.site_states import Key, SiteState, site_states, with_first_causes
+from fusionkit.npu.target import current_target, use_target
+
+
+def compare_capsules(
+    a: Path, b: Path, *, patterns: Sequence[str] | None = None, window: str = "before-freezing"
+) -> GraphComparison:
+    """Read two capsules and compare them (see `compare_captures`)."""
+    use_target(current_target() or "cpu")
+    return compare_captures(read_capsule(a), read_capsule(b), patterns=patterns, window=window)
+
+
+def compare_captures(
+    a: Capture, b: Capture, *, patterns: Sequence[str] | None = None, window: str = "before-freezing"
+) -> GraphComparison:
+    """Lay two captures of one model side by side; nothing is compiled or run.
+
+    `patterns`: names whose sites are told; default: those that are counted on either side, or all. Raises
+    MisuseError when the captures are of different subjects, or one has no graph in `window`.
+    """
+    if a.subject != b.subject:
+        raise MisuseError(
+            f"A is of subject {a.subject}, B of subject {b.subject}; compare graphs of one model"
+        )
+    for letter, capture in (("A", a), ("B", b)):
+        if not capture.in_window(window):
+            raise MisuseError(f"{letter} has no graph in window {window}; capture it with --window {window}")
+    use_target(current_target() or "cpu")
+    sites, notes = _compare_sites(a, b, patterns, window)
+    left, right = a.in_window(window), b.in_window(window)
+    return GraphComparison(
+        a=_side(a, window),
+        b=_side(b, window),
+        graphs=pair_graphs(left, right),
+        ops=_tallies(left, right, _op),
+        devices=_tallies(left, right, _device),
+        dtypes=_tallies(left, right, _dtype),
+        sites=sites,
+        rewrites=find_rewrites(left, right),
+        notes=notes,
+    )
+
+
+def _compare_sites(
+    a: Capture, b: Capture, patterns: Sequence[str] | None, window: str
+) -> tuple[tuple[SitePair, ...], tuple[str, ...]]:
+    names = tuple(patterns or default_patterns({**b.counts, **a.counts}))
+    config = CompilationConfig(fusion_patterns=select_patterns(names), window=window)
+    matchings = match_capture(a, config), match_capture(b, config)
+    counts = {**b.counts, **a.counts}, {**a.counts, **b.counts}
+    left, right = site_states(matchings[0], counts[0]), site_states(matchings[1], counts[1])
+    keys = list(dict.fromkeys([*left, *right]))
+    differ = [key for key in keys if _state(left, key) != _state(right, key)]
+    left = with_first_causes(left, [key for key in differ if key in left], matchings[0])
+    right = with_first_causes(right, [key for key in differ if key in right], matchings[1])
+    return tuple(_pair(key, left.get(key), right.get(key)) for key in keys), _notes(a, b, names)
+
+
+def _notes(a: Capture, b: Capture, names: Sequence[str]) -> tuple[str, ...]:
+    """The captures' own notes, and what the sites rest on where a side has no count: the other's, of the same model."""
+    notes = [f"{letter}: {note}" for letter, capture in (("A", a), ("B", b)) for note in capture.notes]
+    for mine, theirs, own, other in (("A", "B", a, b), ("B", "A", b, a)):
+        borrowed = [name for name in names if name not in own.counts and name in other.counts]
+        if borrowed:
+            notes.append(f"{mine} carries no count of {', '.join(borrowed)}: that of {theirs} is used")
+    unknown = [name for name in names if name not in a.counts and name not in b.counts]
+    if unknown:
+        notes.append(f"no count of {', '.join(unknown)} on either side: only what was found is told")
+    return tuple(notes)
+
+
+def _state(states: Mapping[Key, SiteState], key: Key) -> str:
+    return states[key].state if key in states else ABSENT
+
+
+def _pair(key: Key, a: SiteState | None, b: SiteState | None) -> SitePair:
+    pattern, module, _ = key
+    notes = [
+        f"{side}: {state.note}" for side, state in (("A", a), ("B", b)) if state is not None and state.note
+    ]
+    if a is not None and b is not None and a.note == b.note:
+        notes = [a.note] if a.note else []
+    source = next(state.source for state in (a, b) if state is not None)
+    state_a, state_b = (ABSENT if state is None else state.state for state in (a, b))
+    return SitePair(pattern, module, source, state_a, state_b, "; ".join(notes))
+
+
+def _side(capture: Capture, window: str) -> Side:
+    return Side(
+        subject=capture.subject,
+        target=capture.target,
+        dtype=capture.dtype,
+        size=capture.size,
+        seed=capture.seed,
+        window=window,
+        decompositions=capture.decompositions,
+        torch=capture.torch_version,
+        nodes=sum(len(graph.nodes) for graph in capture.in_window(window)),
+    )
+
+
+def _tallies(
+    a: Sequence[CapturedGraph], b: Sequence[CapturedGraph], name: Callable[[torch.fx.Node], str | None]
+) -> tuple[Tally, ...]:
+    """What differs in number, the largest difference first."""
+    left, right = (
+        Counter(told for graph in graphs for node in graph.nodes if (told := name(node)) is not None)
+        for graphs in (a, b)
+    )
+    found = [Tally(key, left[key], right[key]) for key in {**left, **right} if left[key] != right[key]]
+    return tuple(sorted(found, key=lambda tally: (-abs(tally.a - tally.b), tally.name)))
+
+
+def _op(node: torch.fx.Node) -> str | None:
+    return target_name(node.target) if node.op == "call_function" else node.op
+
+
+def _device(node: torch.fx.Node) -> str | None:
+    value = node.meta.get("val")
+    return device_name(value.device) if isinstance(value, torch.Tensor) else None
+
+
+def _dtype(node: torch.fx.Node) -> str | None:
+    value = node.meta.get("val")
+    return str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else None

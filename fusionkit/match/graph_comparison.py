@@ -1,0 +1,122 @@
+"""The result of a comparison of two captures of one model: what differs by graph, op, device, dtype and site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fusionkit.match.graph_pairs import GraphPair
+from fusionkit.match.rewrites import Rewrite
+
+SCHEMA = "fusionkit.compare/1"
+ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side of a comparison is."""
+
+    subject: str
+    target: str
+    dtype: str
+    size: str
+    seed: int
+    window: str
+    decompositions: str
+    torch: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often something (an op, a device, a dtype) occurs on each side."""
+
+    name: str
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class SitePair:
+    """One site on both sides: hit, miss, already_fused, skipped, or absent where no site was counted."""
+
+    pattern: str
+    module: str
+    source: str
+    a: str
+    b: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphComparison:
+    """Two captures of one model side by side. `ops`, `devices` and `dtypes` hold what differs, `sites` every site."""
+
+    a: Side
+    b: Side
+    graphs: tuple[GraphPair, ...]
+    ops: tuple[Tally, ...]
+    devices: tuple[Tally, ...]
+    dtypes: tuple[Tally, ...]
+    sites: tuple[SitePair, ...]
+    rewrites: tuple[Rewrite, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the graphs are equal node by node, names and sources aside."""
+        return all(pair.same for pair in self.graphs)
+
+    @property
+    def differing_sites(self) -> tuple[SitePair, ...]:
+        """The sites whose states differ."""
+        return tuple(site for site in self.sites if site.a != site.b)
+
+    def op_rows(self) -> list[dict[str, Any]]:
+        """Rows of a table: op, a, b, for every op whose number differs."""
+        return [{"op": tally.name, "a": tally.a, "b": tally.b} for tally in self.ops]
+
+    def site_rows(self, *, everything: bool = False) -> list[dict[str, Any]]:
+        """Rows of a table: pattern, module, source, a, b, note, for sites that differ, or for all."""
+        return [asdict(site) for site in (self.sites if everything else self.differing_sites)]
+
+    def rewrite_rows(self) -> list[dict[str, Any]]:
+        """Rows of a table: places, only in a, only in b, where."""
+        return [
+            {
+                "places": rewrite.places,
+                "only in a": [f"{count} x {op}" for op, count in rewrite.a],
+                "only in b": [f"{count} x {op}" for op, count in rewrite.b],
+                "where": list(rewrite.sources) or list(rewrite.modules),
+            }
+            for rewrite in self.rewrites
+        ]
+
+    def sum_line(self) -> str:
+        """One line on the sites: how many are in which state on either side."""
+        pairs = Counter((site.a, site.b) for site in self.sites)
+        told = [f"{count} {_told_pair(*pair)}" for pair, count in pairs.items()]
+        return f"sites: {'; '.join(told)}" if told else "no site of the patterns on either side"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The compare JSON."""
+        return {
+            "schema": SCHEMA,
+            "a": asdict(self.a),
+            "b": asdict(self.b),
+            "same": self.same,
+            "graphs": [asdict(pair) for pair in self.graphs],
+            "ops": self.op_rows(),
+            "devices": [{"device": tally.name, "a": tally.a, "b": tally.b} for tally in self.devices],
+            "dtypes": [{"dtype": tally.name, "a": tally.a, "b": tally.b} for tally in self.dtypes],
+            "sites": self.site_rows(everything=True),
+            "rewrites": [rewrite.to_dict() for rewrite in self.rewrites],
+            "notes": list(self.notes),
+        }
+
+
+def _told_pair(a: str, b: str) -> str:
+    words = {"miss": "missed", ABSENT: "not there", "already_fused": "already fused"}
+    left, right = words.get(a, a), words.get(b, b)
+    return f"{left} in both" if a == b else f"{left} in A, {right} in B"
