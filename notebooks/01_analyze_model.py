@@ -25,6 +25,7 @@ expected_sites: dict[str, int | None] = {
     "gelu": None,
 }
 api_stage: str = ""
+second_target: str = "npu-dry"
 run_dir: str = "evidence/interactive"
 
 # %%
@@ -47,14 +48,22 @@ study = open_study(
 )
 
 # %% [markdown]
-# ## The graphs, window by window
+# ## The graphs, window by window, and on a second target
+# The second target is captured in a process of its own. On npu-dry the graph is the one that an NPU gets: a graph fact, never a number.
 
 # %%
-analysis = analyze(study, api_stage)
+analysis = analyze(study, api_stage, second_target)
 views.table(analysis.graph_rows(), "Graphs of the compile", empty="the compile gave no graph")
 
-# %% [markdown]
-# ## Candidates
+# %%
+views.table(
+    analysis.op_rows(), "Ops that the two targets call differently often", empty=analysis.why_no_difference()
+)
+
+# %%
+views.table(
+    analysis.site_rows(), "Sites whose state differs between the targets", empty=analysis.why_no_difference()
+)
 
 # %%
 views.table(
@@ -78,9 +87,6 @@ views.table(
     empty="no existing pattern matches in either window",
     merge=["pattern"],
 )
-
-# %% [markdown]
-# ## Gates
 
 # %%
 views.gates(analysis.gates)

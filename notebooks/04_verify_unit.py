@@ -4,6 +4,7 @@
 # **Question:** does each replacement compute what its pattern computes, and does the pattern match the code it was made for?
 #
 # Two verdicts. Numbers: search function and replacement are called directly, on random inputs of several magnitudes, and held against float64.
+# On every target they are computed on the CPU, by the reference kernels of target cpu.
 # Match: the smallest module around each kind of site is compiled alone. Wrong numbers stop the run; a unit that is missed does not, phase 5 explains it.
 #
 # **A unit pass is no hit.** The unit graph is made from the same code as the pattern.

@@ -23,10 +23,13 @@ expected_sites: dict[str, int | None] = {
     "ada_layer_norm": None,
     "gelu": None,
 }
+second_target: str = "npu-dry"
+baseline_profile: str | None = None
+candidate_profile: str | None = None
 run_dir: str = "evidence/interactive"
 
 # %%
-from fusionkit.phases.integrate import integrate
+from fusionkit.phases.integrate import given_profiles, integrate
 from fusionkit.phases.study import open_study
 from fusionkit.widgets import views
 
@@ -48,12 +51,12 @@ study = open_study(
 # ## Layer 1: hits
 
 # %%
-integration = integrate(study)
+integration = integrate(study, given_profiles(baseline_profile, candidate_profile), second_target)
 views.table(integration.hit_rows(), "Hits against counted sites", empty="no fusion takes part in this run")
 
 # %% [markdown]
 # ## Layer 2: kernels
-# How often each kernel runs in one step. On target cpu the profile is torch's own, in torch_npu's columns: counts count, durations are no NPU time.
+# How often each kernel runs in one step. `baseline_profile` and `candidate_profile` take an NPU's own kernel_details.csv. On target cpu the profile is torch's own, in torch_npu's columns: counts count, durations are no NPU time.
 
 # %%
 views.chart(

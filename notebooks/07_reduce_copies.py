@@ -23,10 +23,13 @@ expected_sites: dict[str, int | None] = {
     "ada_layer_norm": None,
     "gelu": None,
 }
+baseline_profile: str | None = None
+candidate_profile: str | None = None
 run_dir: str = "evidence/interactive"
 
 # %%
 from fusionkit.phases.copies import reduce_copies
+from fusionkit.phases.integrate import given_profiles
 from fusionkit.phases.study import open_study
 from fusionkit.widgets import views
 
@@ -48,7 +51,7 @@ study = open_study(
 # ## Copies by kind
 
 # %%
-copies = reduce_copies(study)
+copies = reduce_copies(study, given_profiles(baseline_profile, candidate_profile))
 views.chart(
     copies.kind_rows(),
     "kind",

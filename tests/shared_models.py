@@ -52,6 +52,31 @@ def small_subject(dtype: torch.dtype = torch.bfloat16, **changes: object) -> Sub
     return Subject(model=model, inputs=(torch.randn(2, 6, 16).to(dtype),), **fields)  # type: ignore[arg-type]
 
 
+class Shared(nn.Module):
+    """One block at two paths: `layers.0` and `layers.1`."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([block, block])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def shared_block() -> Subject:
+    """Shared over Block; its author counted the hand-written norms too: 4 rms_norm."""
+    torch.manual_seed(0)
+    forward = types.FunctionType(Shared.forward.__code__.replace(), Shared.forward.__globals__)
+    kind = type(
+        "Shared", (Shared,), {"forward": forward, "__init__": lambda self, b: Shared.__init__(self, b)}
+    )
+    model = kind(fresh_block()()).bfloat16().eval()
+    x = torch.randn(2, 6, 16).bfloat16()
+    return Subject(model=model, inputs=(x,), expected_sites={"rms_norm": 4}, name="shared")
+
+
 @functools.cache
 def table_subject(name: str, dtype: str = "bfloat16") -> Subject:
     use_target("cpu")

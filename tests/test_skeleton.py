@@ -287,13 +287,13 @@ class TestCommands:
         assert done.returncode == 2
         assert "python3-venv" in done.stderr
 
-    def test_ci_runs_the_readmes_test_command_with_browser_tests_required(self):
+    def test_ci_runs_the_readmes_test_command_with_browser_and_dry_tests_required(self):
         script = ROOT / ".ci" / "run"
         assert script.stat().st_mode & 0o111
         subprocess.run(["bash", "-n", script], check=True)
         lines = script.read_text("utf-8").splitlines()
         assert lines[-1] == "make test"
-        assert "export FUSIONKIT_REQUIRE_BROWSER=1" in lines
+        assert "export FUSIONKIT_REQUIRE_BROWSER=1 FUSIONKIT_REQUIRE_DRY=1" in lines
         assert "make test" in (ROOT / "README.md").read_text("utf-8")
         assert "make evidence" in (ROOT / "README.md").read_text("utf-8")
 

@@ -13,6 +13,7 @@ from fusionkit.config import pattern_names, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
 from fusionkit.match.hits import HitReport
+from fusionkit.match.matching import device_of
 from fusionkit.match.ops import FUSED_OPS, packet
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled
@@ -34,7 +35,7 @@ def write_hits(run_dir: Path, name: str, compiled: Compiled, report: HitReport) 
         "before": before,
         "after": after,
         "decompositions": compiled.config.decompositions,
-        "from_file": [name for name in compiled.groups if _is_trial(compiled, name)],
+        "from_file": from_file(compiled),
         "report": report.to_dict(),
     }
     write_json(run_dir / f"{folder}.json", entry)
@@ -123,7 +124,9 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
     known = tuple(name for name in names if name in pattern_names())
     if entry["from_file"]:
         return []  # what a file's pattern took cannot be known without running it
-    matcher = match_pass_for(enabled_groups(select_patterns(known)), entry["decompositions"])
+    matcher = match_pass_for(
+        enabled_groups(select_patterns(known)), entry["decompositions"], device_of(before.graphs)
+    )
     found: dict[str, int] = dict.fromkeys(known, 0)
     for graph in before.graphs:
         for match in matcher.apply(graph.module, graph.key.index):
@@ -134,6 +137,11 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
         for name, count in found.items()
         if count != recorded[name]["hits"]
     ]
+
+
+def from_file(compiled: Compiled) -> list[str]:
+    """The fusions of a compile whose patterns came from a file."""
+    return [name for name in compiled.groups if _is_trial(compiled, name)]
 
 
 def _is_trial(compiled: Compiled, name: str) -> bool:

@@ -24,9 +24,16 @@ def _hits(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
     return recheck(path, phase)
 
 
+def _second_hits(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    from fusionkit.evidence.second_hits import recheck  # imports torch
+
+    return recheck(path, phase)
+
+
 RECHECKS: dict[str, Recheck] = {
     "hits": _hits,
     "numeric": _numeric,
+    "second-hits": _second_hits,
 }
 
 CLAIMS: dict[str, tuple[str, ...]] = {

@@ -170,6 +170,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "size": ("tiny", "full"),
     "dtype": ("bfloat16", "float16", "float32", "float64"),
     "target": ("cpu", "npu-dry", "npu"),
+    "second_target": ("", "cpu", "npu-dry", "npu"),
     "window": WINDOWS,
     "decompositions": DECOMPOSITIONS,
 }
@@ -241,7 +242,7 @@ def _check_files(params: Parameters) -> dict[str, Path]:
 
 
 def _is_file_parameter(name: str, value: Any) -> bool:
-    return name.endswith("_file") and isinstance(value, str) and bool(value)
+    return name.endswith(("_file", "_profile")) and isinstance(value, str) and bool(value)
 
 
 def _check_installed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,17 @@ import torch
 import torch.fx
 
 from fusionkit.capture.capsule import graph_text, write_capsule
+from fusionkit.capture.counted import with_counts
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.config import WINDOWS, pattern_names, select_patterns
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
+from fusionkit.match.comparing import compare_captures
+from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.passes.compiled import Compiled, pattern_groups
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import match_pass_for
+from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate
 from fusionkit.phases.study import Study
 from fusionkit.profile.benefit import BenefitKind
 from fusionkit.store import write_text
@@ -70,11 +75,14 @@ class Analysis:
     parameters: tuple[dict[str, Any], ...]
     candidates: tuple[Candidate, ...]
     gates: tuple[Gate, ...]
+    second: SecondTarget | None = None
+    comparison: GraphComparison | None = None
 
     def graph_rows(self) -> list[dict[str, Any]]:
-        """One row per captured graph and window."""
-        return [
+        """One row per captured graph and window, those of the second target last."""
+        own = [
             {
+                "target": self.study.target,
                 "graph": graph.key.index,
                 "kind": graph.key.kind,
                 "window": graph.window,
@@ -84,6 +92,31 @@ class Analysis:
             }
             for graph in self.compiled.session.windows
         ]
+        return own + (self.second.graph_rows() if self.second else [])
+
+    def op_rows(self) -> list[dict[str, Any]]:
+        """One row per op that the two targets' graphs call differently often."""
+        if self.comparison is None or self.second is None:
+            return []
+        names = {"a": self.study.target, "b": self.second.target}
+        return [
+            {names.get(key, key): value for key, value in row.items()} for row in self.comparison.op_rows()
+        ]
+
+    def site_rows(self) -> list[dict[str, Any]]:
+        """One row per site whose state differs between the two targets."""
+        if self.comparison is None or self.second is None:
+            return []
+        names = {"a": self.study.target, "b": self.second.target}
+        return [
+            {names.get(key, key): value for key, value in row.items()} for row in self.comparison.site_rows()
+        ]
+
+    def why_no_difference(self) -> str:
+        """Why there is nothing to compare, or nothing that differs."""
+        if self.second is None:
+            return "no second target in this run"
+        return self.second.reason or (self.comparison.sum_line() if self.comparison else "")
 
     def write(self) -> PhaseRecord:
         """Write the graphs of both windows as text, the capsule, and the evidence."""
@@ -95,15 +128,21 @@ class Analysis:
         capture = self.compiled.capture(self.compiled.session.windows)
         write_capsule(capture, self.study.run_dir / "artifacts/01_windows.capsule.json")
         artifacts.append({"path": "artifacts/01_windows.capsule.json", "kind": "capsule"})
+        artifacts += self.second.artifacts() if self.second else []
         return self.study.write(1, "01_analyze_model", self.gates, artifacts=artifacts)
 
 
-def analyze(study: Study, api_stage: str = "") -> Analysis:
+def analyze(study: Study, api_stage: str = "", second_target: str = "") -> Analysis:
     """Capture both windows, take the primitives' source, place their parameters, judge the candidates.
 
-    `api_stage`: what became of the API stage that precedes compile work; needed on an NPU.
+    `api_stage`: what became of the API stage that precedes compile work; needed on an NPU. `second_target`: where
+    the model is captured as well, in a process of its own, to be compared.
     """
-    compiled = study.compile_plain(freezing=True)
+    with ThreadPoolExecutor(1) as beside:
+        elsewhere = beside.submit(capture_on, study, second_target)
+        compiled = study.compile_plain(freezing=True)
+        second = elsewhere.result()
+    comparison = _compare(study, compiled, second)
     counted = [name for name, count in study.counts.items() if count.expected]
     fragments = tuple(item for name in counted for item in source_fragments(study.model, name))
     matches = {graph.window: _try_all(study, graph) for graph in compiled.session.windows}
@@ -122,8 +161,19 @@ def analyze(study: Study, api_stage: str = "") -> Analysis:
             _counted(candidates),
             _complete(candidates, fragments, counted),
             _api_stage(study, api_stage),
+            *([graph_gate(second, comparison)] if second else []),
         ),
+        second=second,
+        comparison=comparison,
     )
+
+
+def _compare(study: Study, compiled: Compiled, second: SecondTarget | None) -> GraphComparison | None:
+    """The graphs of the investigation's window on both targets, side by side."""
+    if second is None or second.capture is None:
+        return None
+    own = with_counts(compiled.capture(), study.model.model, study.counts)
+    return compare_captures(own, second.capture, patterns=study.patterns or None, window=study.window)
 
 
 def _try_all(study: Study, graph: CapturedGraph) -> tuple[SiteMatch, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
-from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE
+from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE, GivenProfiles
 from fusionkit.phases.integration_gates import CPU_NOTE
 from fusionkit.phases.study import Study
 from fusionkit.profile.copies import CopyReport, analyze_copies
@@ -65,8 +65,11 @@ class CopyStudy:
         return self.study.write(7, "07_reduce_copies", self.gates, artifacts=artifacts)
 
 
-def reduce_copies(study: Study) -> CopyStudy:
-    """Compare the copies of phase 6's two profiles; not run after a failed phase 6."""
+def reduce_copies(study: Study, profiles: GivenProfiles | None = None) -> CopyStudy:
+    """Compare the copies of phase 6's two profiles; not run after a failed phase 6.
+
+    `profiles`: the ones that phase 6 was given, in place of a profile of its own process.
+    """
     phase6 = study.run_dir / "phases" / "06.json"
     if not phase6.is_file():
         return CopyStudy(
@@ -75,13 +78,16 @@ def reduce_copies(study: Study) -> CopyStudy:
     before = read_json(phase6)
     if before["verdict"] == str(Verdict.FAIL):
         return CopyStudy(study, None, (Gate("copies", Verdict.INCONCLUSIVE, "not run: phase 6 failed"),))
+    if not (study.run_dir / COMPILED_PROFILE).is_file():
+        reason = f"phase 6 left no profile: {study.no_values or 'a later layer was not run'}"
+        return CopyStudy(study, None, (Gate("copies", Verdict.INCONCLUSIVE, reason),))
     missed = sum((entry["expected_sites"] or 0) - entry["hits"] for entry in before["hits"].values())
     report = analyze_copies(
         load_profile(study.run_dir / COMPILED_PROFILE),
         load_profile(study.run_dir / EAGER_PROFILE),
         missed_sites=missed,
     )
-    note = f". {CPU_NOTE}" if study.target == "cpu" else ""
+    note = f". {CPU_NOTE}" if study.target == "cpu" and profiles is None else ""
     return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
 
 

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fusionkit.capture.compiling import call_model
+from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.hits_artifact import claim_hits, write_hits
+from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.second_hits import write_second_hits
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.replay import ReplayReport, replay_hits
 from fusionkit.match.whole_model import ModelComparison, compare_model, repeat_noise, visible_scale
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity
 from fusionkit.passes.compiled import Compiled, compile_subject
-from fusionkit.phases.integration_gates import benefit_line, forecast_gate, hits_gate, kernel_gate, model_gate
+from fusionkit.phases.integration_gates import (
+    benefit_line,
+    dry_gates,
+    forecast_gate,
+    hits_gate,
+    kernel_gate,
+    model_gate,
+)
+from fusionkit.phases.second_target import capsule_path, capture_on, hits_on, second_hits_gate
 from fusionkit.phases.study import Study
 from fusionkit.phases.unit import compared_outputs, figures
 from fusionkit.profile.collect import collect_cpu_profile
+from fusionkit.profile.collect_npu import collect_npu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
+from fusionkit.profile.load import load_profile
 from fusionkit.profile.records import Profile
+from fusionkit.store import write_bytes
 from fusionkit.verdict import Verdict
 
 EAGER_PROFILE = "artifacts/06_eager/kernel_details.csv"
@@ -50,11 +64,13 @@ class Integration:
     whole: tuple[ModelComparison, ...] = ()
     sensitivity: Sensitivity | None = None
     noise: NoiseFloor | None = None
+    second: HitReport | None = None
 
     def hit_rows(self) -> list[dict[str, Any]]:
-        """Layer 1: one row per pattern."""
+        """Layer 1: one row per target and pattern."""
         return [
             {
+                "target": report.target,
                 "pattern": name,
                 "hits": len(entry.hits),
                 "expected sites": entry.to_dict()["expected_sites"],
@@ -63,7 +79,8 @@ class Integration:
                 "verdict": str(entry.verdict),
                 "reason": entry.reason,
             }
-            for name, entry in self.report.patterns.items()
+            for report in (self.report, *([self.second] if self.second else []))
+            for name, entry in report.patterns.items()
         ]
 
     def kernel_rows(self) -> list[dict[str, Any]]:
@@ -141,13 +158,21 @@ class Integration:
 
     def why_empty(self, layer: str) -> str:
         """Why a layer (kernels, numbers, sensitivity) has nothing to show."""
-        before = 1 if layer == "kernels" else 2
-        failed = next((gate.name for gate in self.gates[:before] if gate.verdict is Verdict.FAIL), None)
+        earlier = [gate for gate in self.gates if gate.name.startswith("hits")]
+        earlier += [gate for gate in self.gates if gate.name == "kernels" and layer != "kernels"]
+        failed = next((gate.name for gate in earlier if gate.verdict is Verdict.FAIL), None)
+        if failed is None and self.study.no_values is not None:
+            return self.study.no_values
         return f"not run: the gate '{failed}' failed" if failed else _EMPTY[layer]
 
     def write(self) -> PhaseRecord:
         """Write hits, profiles, compared outputs and the evidence."""
         artifacts = write_hits(self.study.run_dir, "06_hits", self.compiled, self.report)
+        if self.second is not None:
+            capsule, files = capsule_path(self.second.target), from_file(self.compiled)
+            artifacts += write_second_hits(
+                self.study.run_dir, capsule, self.compiled.config, self.second, files
+            )
         if self.diff is not None:
             artifacts += [{"path": path, "kind": "kernels"} for path in (EAGER_PROFILE, COMPILED_PROFILE)]
         numeric: dict[str, Any] = {}
@@ -169,19 +194,56 @@ class Integration:
         )
 
 
-def integrate(study: Study) -> Integration:
-    """Run the three layers in order on the whole model."""
-    compiled = study.compile(keep_inputs=True)
+@dataclass(frozen=True, slots=True)
+class GivenProfiles:
+    """Profiles of an NPU, before and after the fusions: files `kernel_details.csv` that the user has."""
+
+    baseline: Path
+    candidate: Path
+
+    def keep(self, run_dir: Path) -> tuple[Profile, Profile]:
+        """Copy both into the run folder and load them. Raises MisuseError for a file that is no profile."""
+        for source, name in ((self.baseline, EAGER_PROFILE), (self.candidate, COMPILED_PROFILE)):
+            load_profile(source)
+            write_bytes(run_dir / name, source.read_bytes())
+        return load_profile(run_dir / EAGER_PROFILE), load_profile(run_dir / COMPILED_PROFILE)
+
+
+def given_profiles(baseline: str | None, candidate: str | None) -> GivenProfiles | None:
+    """Both profiles or none. Raises MisuseError for one without the other."""
+    if not baseline and not candidate:
+        return None
+    if not baseline or not candidate:
+        raise MisuseError("give baseline_profile and candidate_profile together, or neither")
+    return GivenProfiles(Path(baseline), Path(candidate))
+
+
+def integrate(study: Study, profiles: GivenProfiles | None = None, second_target: str = "") -> Integration:
+    """Run the three layers in order on the whole model.
+
+    `profiles`: what an NPU ran, in place of a profile of this process. Where the target computes nothing, the
+    second layer needs them, and the third cannot be told. `second_target`: where the hits are counted as well.
+    """
+    compiled = study.compile(keep_inputs=study.no_values is None)
     report = report_hits(matching_of(compiled), study.counts, asserted=study.asserted)
     stopped = "rolled back: not every site is hit"
-    found = Integration(study, compiled, report, stopped, (hits_gate(report),))
-    if found.gates[-1].verdict is Verdict.FAIL:
+    second = capture_on(study, second_target)
+    elsewhere = hits_on(study, second) if second else None
+    layer1 = (hits_gate(report), *([second_hits_gate(second, elsewhere)] if second else []))
+    found = Integration(study, compiled, report, stopped, layer1, second=elsewhere)
+    if any(gate.verdict is Verdict.FAIL for gate in found.gates):
         return found
-    diff = diff_profiles(*_profiles(study, compiled))
+    dry = () if study.no_values is None else dry_gates(study.no_values)
+    if dry and profiles is None:
+        return replace(found, gates=(*found.gates, *dry), benefit=f"not claimed: {study.no_values}")
+    on_cpu = study.target == "cpu" and profiles is None
+    diff = diff_profiles(*(profiles.keep(study.run_dir) if profiles else _profiles(study, compiled)))
     gates = (*found.gates, kernel_gate(compiled, report, diff))
-    found = replace(found, diff=diff, gates=gates, benefit=benefit_line(study, diff))
+    found = replace(found, diff=diff, gates=gates, benefit=benefit_line(diff, on_cpu=on_cpu))
     if found.gates[-1].verdict is Verdict.FAIL:
         return found
+    if dry:
+        return replace(found, gates=(*found.gates, *dry[1:]))
     replays = replay_hits(compiled, seed=study.model.seed)
     gates = (*found.gates, Gate("numbers per site", replays.verdict, replays.reason))
     found = replace(found, replays=replays, gates=gates)
@@ -193,18 +255,17 @@ def integrate(study: Study) -> Integration:
         whole=whole,
         sensitivity=visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None,
         noise=repeat_noise(study.model),
-        gates=(*found.gates, model_gate(whole), forecast_gate(study, report, diff)),
+        gates=(*found.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
     )
 
 
 def _profiles(study: Study, compiled: Compiled) -> tuple[Profile, Profile]:
-    """One step eager and one compiled, as kernel_details.csv."""
+    """One step eager and one compiled, as kernel_details.csv of this process's target."""
+    profile = collect_npu_profile if study.target == "npu" else collect_cpu_profile
 
     def collect(model: Callable[..., Any], path: str) -> Profile:
         with torch.no_grad():
-            return collect_cpu_profile(
-                lambda: call_model(model, study.model), path=study.run_dir / path, warmup=1
-            )
+            return profile(lambda: call_model(model, study.model), path=study.run_dir / path, warmup=1)
 
     return collect(study.model.model, EAGER_PROFILE), collect(compiled.outcome.model, COMPILED_PROFILE)
 

@@ -13,13 +13,21 @@ from fusionkit.match.whole_model import ModelComparison
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.phases.analyze import FORECASTS
-from fusionkit.phases.study import Study
 from fusionkit.profile.benefit import observed_benefit
 from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.hit import check_kernel_hit
 from fusionkit.verdict import Verdict, combine
 
 CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
+
+
+def dry_gates(why: str) -> tuple[Gate, Gate]:
+    """Layers 2 and 3 where nothing is computed; `why` says so."""
+    kernels = f"{why}; give baseline_profile and candidate_profile, two kernel_details.csv of an NPU"
+    numbers = f"{why}; phase 4 replays every variant on target cpu, this phase does on cpu and npu"
+    return Gate("kernels", Verdict.INCONCLUSIVE, kernels), Gate(
+        "numbers per site", Verdict.INCONCLUSIVE, numbers
+    )
 
 
 def hits_gate(report: HitReport) -> Gate:
@@ -84,7 +92,7 @@ def model_gate(whole: Sequence[ModelComparison]) -> Gate:
     return Gate("whole model in float32", gated[0].verdict, gated[0].reason)
 
 
-def forecast_gate(study: Study, report: HitReport, diff: ProfileDiff) -> Gate:
+def forecast_gate(report: HitReport, diff: ProfileDiff, *, on_cpu: bool) -> Gate:
     """What phase 1 expected, held against what the kernels show."""
     wanted = {
         FORECASTS[name][0] for name, entry in report.patterns.items() if entry.hits and name in FORECASTS
@@ -93,12 +101,12 @@ def forecast_gate(study: Study, report: HitReport, diff: ProfileDiff) -> Gate:
     expected = "fewer kernels" if "fewer kernels" in wanted else "none"
     told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
     verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
-    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if study.target == "cpu" else told)
+    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if on_cpu else told)
 
 
-def benefit_line(study: Study, diff: ProfileDiff) -> str:
+def benefit_line(diff: ProfileDiff, *, on_cpu: bool) -> str:
     """The evidence line on the benefit; none is claimed from CPU counts."""
     seen = observed_benefit(diff)
-    if study.target == "cpu":
+    if on_cpu:
         return f"not claimed: {seen.reason}. {CPU_NOTE}"
     return f"{'adopt' if seen.kind != 'none' else 'roll back'}: {seen.reason}"

@@ -11,7 +11,7 @@ from fusionkit.config import CompilationConfig, FusionPatterns, pattern_names, s
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord, write_phase
 from fusionkit.match.hits import default_patterns
-from fusionkit.npu.target import use_target
+from fusionkit.npu.target import shows_values, use_target
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
@@ -48,6 +48,15 @@ class Study:
             decompositions=self.decompositions,
             freezing=freezing,
         )
+
+    @property
+    def no_values(self) -> str | None:
+        """Why this investigation has no numbers and runs no kernel; None where it computes."""
+        if not shows_values(self.target):
+            return "npu-dry shows graphs, shapes and dtypes; it runs no kernel and has no numbers"
+        if self.model.fake is not None:
+            return "the full size is built without weights; it runs no kernel and has no numbers"
+        return None
 
     def compile(self, *, keep_inputs: bool = False) -> Compiled:
         """Compile the subject with the chosen fusions."""

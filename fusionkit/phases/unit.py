@@ -93,7 +93,7 @@ def verify_unit(study: Study) -> UnitVerification:
         for variant in group
     )
     matches = tuple(row for name in groups for row in _match_units(study, name))
-    return UnitVerification(study, replays, matches, (_numbers_gate(replays), _match_gate(matches)))
+    return UnitVerification(study, replays, matches, (_numbers_gate(replays, study), _match_gate(matches)))
 
 
 def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
@@ -146,15 +146,16 @@ def _match_units(study: Study, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbers_gate(replays: Sequence[tuple[str, SiteReplay]]) -> Gate:
+def _numbers_gate(replays: Sequence[tuple[str, SiteReplay]], study: Study) -> Gate:
     verdict = combine(replay.verdict for _, replay in replays)
     bad = [(name, replay) for name, replay in replays if replay.verdict is not Verdict.PASS]
     if bad:
         name, replay = next((item for item in bad if item[1].verdict is verdict), bad[0])
         return Gate("numbers", verdict, f"{replay.name} ({name}): {replay.reason}")
-    return Gate(
-        "numbers", verdict, f"{len(replays)} variants, each within tolerance" if replays else "no variant"
-    )
+    told = f"{len(replays)} variants, each within tolerance" if replays else "no variant"
+    if study.target != "cpu":
+        told += f"; the numbers are the CPU's, from the reference kernels, and not those of {study.target}"
+    return Gate("numbers", verdict, told)
 
 
 def _match_gate(rows: Sequence[dict[str, Any]]) -> Gate:

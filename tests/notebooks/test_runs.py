@@ -15,6 +15,7 @@ from fusionkit.evidence.verify import verify_evidence
 
 pytestmark = pytest.mark.notebook
 ROOT = Path(__file__).resolve().parents[2]
+CPU_ALONE = ("-P", "second_target=")  # test_dry_runs.py has the other target
 
 
 def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -27,7 +28,7 @@ def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 def whole(tmp_path_factory):
     """All seven notebooks on Llama, once."""
     out = tmp_path_factory.mktemp("whole") / "llama"
-    done = run("run", "parameters/llama-tiny.yaml", "--out", str(out))
+    done = run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("PASS: 7 of 7 phases pass")
     return out
@@ -44,7 +45,7 @@ def test_the_record_has_the_literal_evidence_keys(whole):
 
 def test_a_second_run_gives_the_same_record(whole, tmp_path):
     again = tmp_path / "llama"
-    assert run("run", "parameters/llama-tiny.yaml", "--out", str(again)).returncode == 0
+    assert run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(again)).returncode == 0
     assert (again / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
 
 
@@ -96,7 +97,7 @@ def test_a_forged_claim_is_contradicted_even_with_right_hashes(whole, tmp_path):
 
 
 def test_resume_runs_nothing_anew(whole):
-    done = run("run", "parameters/llama-tiny.yaml", "--out", str(whole), "--resume")
+    done = run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(whole), "--resume")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("PASS: 7 of 7 phases pass")
     assert "kept" in done.stderr

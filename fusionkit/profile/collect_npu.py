@@ -1,0 +1,23 @@
+"""Profile a function on a real NPU: torch_npu's own profiler, its kernel_details.csv kept under one name."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fusionkit.npu.real import record_profile
+from fusionkit.profile.load import find_profile, load_profile
+from fusionkit.profile.records import Profile
+from fusionkit.store import write_bytes
+
+
+def collect_npu_profile(fn: Callable[[], object], *, path: Path, warmup: int = 2) -> Profile:
+    """Call `fn` under torch_npu's profiler and keep its kernel_details.csv as `path`; times are an NPU's.
+
+    Raises MisuseError where the profiler left no such file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        record_profile(fn, Path(folder), warmup=warmup)
+        write_bytes(path, find_profile(Path(folder)).read_bytes())
+    return load_profile(path)
