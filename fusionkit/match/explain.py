@@ -71,7 +71,7 @@ class Explainer:
         `telling`: only ops that say which fusion a chain belongs to; without it any op of the pattern will do.
         """
         for wanted in self._anchor_packets():
-            if telling and wanted in FORM_OPS:
+            if telling and wanted not in self._telling_packets():
                 continue
             found = [node for node in nodes if packet(node) == wanted]
             if found:
@@ -155,6 +155,16 @@ class Explainer:
         )
         present = [name for name in seen if self._counts[name]]
         return sorted(present, key=lambda name: (name in FORM_OPS, self._counts[name]))
+
+    def _telling_packets(self) -> set[str]:
+        """The ops that say which fusion a chain is: of the variants that have more of theirs in the graph than not."""
+        found: set[str] = set()
+        for _, graph in self._variants:
+            own = {packet(node) for node in graph.nodes if node.op == "call_function"} - set(FORM_OPS)
+            present = {name for name in own if self._counts[name]}
+            if 2 * len(present) > len(own):
+                found |= present
+        return found
 
     def _without_anchor(self, module: str, calls: Sequence[torch.fx.Node]) -> SiteExplanation:
         """No op of the pattern stands at this site."""

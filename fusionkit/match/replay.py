@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.errors import MisuseError
@@ -75,10 +76,13 @@ def replay_match(
         return variant.replacement(*(given[name] for name in argument_names(variant)))
 
     eps = literals.get("eps")
+    tensors = [values[node] for node in nodes]
+    with torch.no_grad():
+        made = [leaf for leaf in tree_leaves(replacement(*tensors)) if isinstance(leaf, torch.Tensor)]
     return replay_site(
-        extract_site(graph, match, nodes),
+        extract_site(graph, match, nodes, made[0].dtype if made else None),
         replacement,
-        [values[node] for node in nodes],
+        tensors,
         eps=float(eps) if isinstance(eps, int | float) else None,
         seed=seed,
         activations=[index for index, name in enumerate(names) if name in drawn],
@@ -86,8 +90,13 @@ def replay_match(
     )
 
 
-def extract_site(graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str]) -> Callable[..., Any]:
-    """The matched nodes as a function of the site's input nodes, in the order of `inputs`."""
+def extract_site(
+    graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str], dtype: torch.dtype | None
+) -> Callable[..., Any]:
+    """The matched nodes as a function of the site's input nodes, in the order of `inputs`.
+
+    `dtype` is the replacement's: where it is not the chain's own, the cast behind the chain belongs to the site.
+    """
     wanted = set(match.nodes)
     site = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -97,7 +106,8 @@ def extract_site(graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str]) 
     for node in graph.nodes:
         if node.name in wanted and node not in copies:
             copies[node] = site.node_copy(node, lambda operand: copies[operand])
-    site.output(_cast_back(site, by_name[match.anchor], copies[by_name[match.anchor]]))
+    root = by_name[match.anchor]
+    site.output(_cast_back(site, root, copies[root], dtype))
     module = torch.fx.GraphModule(graph.module, site)
     places = list(dict.fromkeys(inputs))
 
@@ -108,14 +118,14 @@ def extract_site(graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str]) 
     return original
 
 
-def _cast_back(site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node) -> torch.fx.Node:
+def _cast_back(
+    site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node, dtype: torch.dtype | None
+) -> torch.fx.Node:
     """Behind a pattern that ends before the output's cast, the cast belongs to what is compared."""
-    users = list(root.users)
     cast = torch.ops.aten._to_copy.default
-    if users and all(
-        user.target is cast and user.kwargs.get("dtype") == users[0].kwargs.get("dtype") for user in users
-    ):
-        return site.call_function(cast, (copy,), {"dtype": users[0].kwargs.get("dtype")})
+    users = list(root.users)
+    if users and all(user.target is cast and user.kwargs.get("dtype") == dtype for user in users):
+        return site.call_function(cast, (copy,), {"dtype": dtype})
     return copy
 
 

@@ -31,16 +31,19 @@ class ModelComparison:
     reference: tuple[torch.Tensor, ...]
     comparison: Comparison
     hit_count: int
+    lacking: str = ""
 
     @property
     def verdict(self) -> Verdict:
-        """The comparison's, but INCONCLUSIVE when no pattern hit: then nothing fused was compared."""
-        return self.comparison.verdict if self.hit_count else Verdict.INCONCLUSIVE
+        """The comparison's; INCONCLUSIVE when no pattern hit, or where there is no float64 reference to judge by."""
+        return self.comparison.verdict if self.hit_count and not self.lacking else Verdict.INCONCLUSIVE
 
     @property
     def reason(self) -> str:
         """One line."""
-        return self.comparison.reason if self.hit_count else "no pattern hit, so no fused model was compared"
+        if not self.hit_count:
+            return "no pattern hit, so no fused model was compared"
+        return f"{self.lacking}; {self.comparison.reason}" if self.lacking else self.comparison.reason
 
 
 def compare_model(compiled: Compiled) -> ModelComparison:
@@ -48,16 +51,25 @@ def compare_model(compiled: Compiled) -> ModelComparison:
     subject = compiled.subject
     with torch.no_grad():
         expected = flat_tensors(call_model(subject.model, subject))
-        reference = flat_tensors(call_model(float64_module(subject.model), subject))
+        reference, lacking = _float64_outputs(subject)
     actual = list(compiled.outcome.outputs)
     return ModelComparison(
         dtype=subject.dtype,
         expected=tuple(expected),
         actual=tuple(actual),
         reference=tuple(reference),
-        comparison=compare_outputs(expected, actual, reference=reference, name="model"),
+        comparison=compare_outputs(expected, actual, reference=reference or None, name="model"),
         hit_count=sum(match.status == "hit" for match in compiled.matches),
+        lacking=lacking,
     )
+
+
+def _float64_outputs(subject: Subject) -> tuple[list[torch.Tensor], str]:
+    """The model's outputs in float64; none, with the reason, where an op of it takes no float64."""
+    try:
+        return flat_tensors(call_model(float64_module(subject.model), subject)), ""
+    except (RuntimeError, NotImplementedError) as error:
+        return [], f"no float64 reference: {str(error).strip().partition(chr(10))[0]}"
 
 
 def compile_twin(subject: Subject, load: Callable[[str], Subject], config: CompilationConfig) -> Compiled:

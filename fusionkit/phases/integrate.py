@@ -178,7 +178,7 @@ class Integration:
         numeric: dict[str, Any] = {}
         compared = compared_outputs([replay for _, replay in self.replays.sites]) if self.replays else {}
         for item in self.whole:
-            for index, tensors in enumerate(zip(item.expected, item.actual, item.reference, strict=True)):
+            for index, tensors in enumerate(zip(item.expected, item.actual, item.reference, strict=False)):
                 compared[f"model/{item.dtype}/{index}"] = ComparedOutput(*tensors)
         if compared:
             artifact, numeric = write_compared(self.study.run_dir, "06_sites", compared)
@@ -253,7 +253,9 @@ def integrate(study: Study, profiles: GivenProfiles | None = None, second_target
     return replace(
         found,
         whole=whole,
-        sensitivity=visible_scale(compiled, whole[0]) if len(compiled.after) == 1 else None,
+        sensitivity=visible_scale(compiled, whole[0])
+        if len(compiled.after) == 1 and whole[0].reference
+        else None,
         noise=repeat_noise(study.model),
         gates=(*found.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
     )

@@ -9,6 +9,7 @@ from fusionkit.match.replay import replay_hits, replay_match, site_values
 from fusionkit.match.whole_model import compare_model, compile_twin, visible_scale
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.patterns.rms_norm_pattern import RmsNormPattern
+from fusionkit.subjects.load import load_subject
 from fusionkit.verdict import Verdict
 
 
@@ -76,3 +77,19 @@ def test_no_hit_means_nothing_was_compared():
 def test_the_working_dtype_sees_less_than_a_site():
     result = visible_scale(compiled("llama"), compare_model(compiled("llama")))
     assert result.smallest is None or result.smallest >= 1.003
+
+
+def test_a_model_without_a_float64_reference_is_inconclusive_and_says_so():
+    """transformers' grouped products take no float64: the sites still have their own verdicts."""
+    model = compare_model(compile_subject(load_subject("qwen3-moe")))
+    assert model.verdict is Verdict.INCONCLUSIVE
+    assert model.reason.startswith("no float64 reference: ")
+    assert model.reference == ()
+
+
+def test_a_cast_behind_the_site_is_compared_only_where_the_replacement_makes_it():
+    """QwenImage casts a norm's output to float32 for its complex rope; the replacement stays in bfloat16."""
+    config = CompilationConfig(fusion_patterns=select_patterns(("rms_norm",)))
+    replays = replay_hits(compile_subject(load_subject("qwen-image"), config, keep_inputs=True))
+    assert len(replays.sites) == 9
+    assert replays.verdict is Verdict.PASS, replays.reason
