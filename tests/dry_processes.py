@@ -77,9 +77,15 @@ def activate_dry() -> Any:
         sys.exit()
 
 
-def outcome(call: Callable[[], Any]) -> list[Any]:
-    """["value", repr] of a call, or [type, text] of what it raised."""
+def outcome(call: Callable[[], Any], shown: Callable[[Any], str] = repr) -> list[Any]:
+    """["value", what `shown` says of it] of a call, or [type, text] of what the call raised."""
     try:
-        return ["value", repr(call())]
+        value = call()
     except Exception as error:  # noqa: BLE001 - any error is the answer
         return [type(error).__name__, str(error)]
+    return ["value", shown(value)]
+
+
+def raised(call: Callable[[], Any]) -> list[Any]:
+    """`outcome` of a call that ought to raise; of its value only the type is told, since a look may raise, too."""
+    return outcome(call, lambda value: type(value).__name__)

@@ -121,7 +121,9 @@ def make_matching(
     step("compiling and matching")
     chosen = default_patterns(counts) if patterns is None else patterns
     config = config_for(arguments, chosen, files)
-    return matching_of(compile_subject(subject, config, **graph_options(arguments))), counts
+    counted = any(count.sites is not None for count in counts.values())  # by a plain forward
+    compiled = compile_subject(subject, config, has_run=counted, **graph_options(arguments))
+    return matching_of(compiled), counts
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

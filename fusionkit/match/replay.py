@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.errors import MisuseError
 from fusionkit.numeric.replay import SiteReplay, replay_site
+from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names
@@ -122,10 +123,9 @@ def _cast_back(
     site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node, dtype: torch.dtype | None
 ) -> torch.fx.Node:
     """Behind a pattern that ends before the output's cast, the cast belongs to what is compared."""
-    cast = torch.ops.aten._to_copy.default
     users = list(root.users)
-    if users and all(user.target is cast and user.kwargs.get("dtype") == dtype for user in users):
-        return site.call_function(cast, (copy,), {"dtype": dtype})
+    if dtype is not None and users and all(cast_dtype(user) == dtype for user in users):
+        return site.call_function(torch.ops.aten._to_copy.default, (copy,), {"dtype": dtype})
     return copy
 
 

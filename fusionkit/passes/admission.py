@@ -73,9 +73,19 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
 
 def _begins_behind_cast(pattern: PatternClass, match: Match) -> bool:
     """Whether an argument of the match is a cast that belongs to the site: its dtype is not the site's own."""
-    casts = (torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default)
     nodes = [match.kwargs[name] for name in argument_names(pattern)]
-    return any(isinstance(node, torch.fx.Node) and node.target in casts for node in nodes)
+    return any(isinstance(node, torch.fx.Node) and cast_dtype(node) is not None for node in nodes)
+
+
+def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:
+    """The dtype that a node casts to, in any of the forms that graphs have; None for another node."""
+    if node.target is torch.ops.aten._to_copy.default:
+        dtype = node.kwargs.get("dtype")
+    elif str(node.target) in ("prims.convert_element_type.default", "npu._npu_dtype_cast.default"):
+        dtype = node.args[1]
+    else:
+        return None
+    return dtype if isinstance(dtype, torch.dtype) else None
 
 
 def _value(argument: Any) -> Any:
@@ -95,13 +105,9 @@ def _changed_output(roots: list[torch.fx.Node | None], result: Any) -> str | Non
             continue
         if tuple(old.shape) != tuple(new.shape):
             return f"the output's shape would change from {list(old.shape)} to {list(new.shape)}"
-        if old.dtype != new.dtype and not all(_casts_to(user, new.dtype) for user in root.users):
+        if old.dtype != new.dtype and not all(cast_dtype(user) == new.dtype for user in root.users):
             return f"the output's dtype would change from {_short(old.dtype)} to {_short(new.dtype)}"
     return None
-
-
-def _casts_to(user: torch.fx.Node, dtype: torch.dtype) -> bool:
-    return user.target is torch.ops.aten._to_copy.default and user.kwargs.get("dtype") == dtype
 
 
 def _short(dtype: torch.dtype) -> str:

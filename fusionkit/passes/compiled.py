@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from fusionkit.capture.aot import aot_backend
 from fusionkit.capture.capturing import capture_of
 from fusionkit.capture.compiling import CompileOutcome, compile_and_run
+from fusionkit.capture.counted import first_paths
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
 from fusionkit.npu.target import current_device
@@ -35,7 +34,7 @@ class Compiled:
     @property
     def matches(self) -> tuple[SiteMatch, ...]:
         """Every match of every graph, in graph order; a module that stands in two places goes by its first."""
-        first = _first_paths(self.subject.model)
+        first = first_paths(self.subject.model)
         return tuple(
             replace(
                 match,
@@ -61,17 +60,6 @@ class Compiled:
         return capture_of(self.subject, chosen, self.outcome, self.config.decompositions)
 
 
-def _first_paths(model: torch.nn.Module) -> dict[str, str]:
-    """Path -> first path of the same module, for modules that the model holds more than once."""
-    first: dict[int, str] = {}
-    paths = {}
-    for path, module in model.named_modules(remove_duplicate=False):
-        known = first.setdefault(id(module), path)
-        if known != path:
-            paths[path] = known
-    return paths
-
-
 def compile_subject(
     subject: Subject,
     config: CompilationConfig | None = None,
@@ -79,16 +67,18 @@ def compile_subject(
     keep_inputs: bool = False,
     train: bool = False,
     dynamic: Sequence[str] = (),
+    has_run: bool = False,
 ) -> Compiled:
     """Compile and run `subject` once through a fresh backend instance.
 
+    `has_run`: the model has had a plain forward already.
     Raises MisuseError when no graph was captured, or a pattern file or pattern cannot be used.
     """
     config = config or CompilationConfig()
     groups = pattern_groups(config)
     session = CompileSession(config, groups, device=current_device(), keep_inputs=keep_inputs)
     backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
-    outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic)
+    outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic, has_run=has_run)
     compiled = Compiled(subject, config, groups, session, outcome)
     compiled.capture(session.windows)  # complains when there is no graph
     return compiled

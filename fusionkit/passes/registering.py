@@ -10,7 +10,7 @@ from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import FusionKitError, MisuseError
-from fusionkit.passes.tracing import TraceFunction
+from fusionkit.passes.tracing import TraceFunction, remembering
 from fusionkit.patterns.pattern_base import PatternBase
 from fusionkit.subjects.load import UserCode
 
@@ -35,7 +35,7 @@ def register_pattern(
                 pattern.pattern,
                 pattern.replacement,
                 inputs,
-                trace,
+                remembering(trace, pattern.pattern),
                 into,
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,

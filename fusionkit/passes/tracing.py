@@ -13,33 +13,10 @@ import torch.fx
 import torch.fx.traceback as fx_traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
-from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
-
-# Composite ops that torch takes apart on the CPU and torch_npu has kernels of its own for, so that a graph
-# for the NPU holds them whole. In a process with torch_npu this is so by itself; a graph that was read from a
-# file stands on device meta, and its patterns are traced there, with these ops kept.
-NPU_WHOLE_OPS: tuple[Any, ...] = (
-    torch.ops.aten.matmul.default,
-    torch.ops.aten.softmax.int,
-    torch.ops.aten.where.default,
-    torch.ops.aten.repeat_interleave.self_int,
-    torch.ops.aten.repeat_interleave.self_Tensor,
-    torch.ops.aten.one_hot.default,
-    torch.ops.aten.argsort.default,
-    torch.ops.aten.argsort.stable,
-    torch.ops.aten.isclose.default,
-    torch.ops.aten.isfinite.default,
-    torch.ops.aten.adaptive_avg_pool2d.default,
-    torch.ops.aten.log_sigmoid.default,
-    torch.ops.aten.l1_loss.default,
-    torch.ops.aten.kl_div.default,
-    torch.ops.aten.cdist.default,
-    torch.ops.aten.pdist.default,
-)
 
 
 def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
@@ -47,14 +24,14 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
 
     torch's own `fwd_only` takes the table from a callable and, on some versions, an empty one becomes
     Inductor's default: a pattern then holds prims that the model's graph does not have. Mutations are
-    functionalised, as AOT autograd does to the model. Arguments on device meta stand for an NPU's. `sources`
+    functionalised, as AOT autograd does to the model. `sources`
     keeps the line of the pattern that made each
     node, which takes longer.
     """
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
         recorded = _recording_lines() if sources else contextlib.nullcontext()
-        with torch.no_grad(), _npu_forms(args), enable_python_dispatcher(), recorded:
+        with torch.no_grad(), enable_python_dispatcher(), recorded:
             module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
                 functional = dispatch_functionalize(fn, FunctionalTensorMode())
@@ -66,15 +43,39 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
     return trace
 
 
-def _npu_forms(args: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Keep what an NPU keeps whole, where the arguments stand for an NPU's."""
-    if not any(isinstance(arg, torch.Tensor) and arg.device.type == "meta" for arg in args):
-        return contextlib.nullcontext()
-    return _override_composite_implicit_decomp(dict.fromkeys(NPU_WHOLE_OPS, _kept))
+def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
+    """`trace`, which traces the function `search` once for each form of its arguments.
+
+    torch traces a search function again at every site; sites of one shape give the same graph, which is only
+    read. Whatever else is traced, a replacement above all, is traced anew: its nodes go into the model's graph.
+    """
+    known: dict[Any, torch.fx.GraphModule] = {}
+
+    def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
+        form = _form(args) if fn is search else None
+        if form is None:
+            return trace(fn, args, **keywords)
+        if form not in known:
+            known[form] = trace(fn, args, **keywords)
+        return known[form]
+
+    return traced
 
 
-def _kept(*_args: Any, **_kwargs: Any) -> Any:
-    return NotImplemented
+def _form(args: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What a trace depends on; None where a size is symbolic or an argument is of another kind."""
+    form: list[Any] = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            sizes = (*arg.shape, *arg.stride(), arg.storage_offset())
+            if not all(type(size) is int for size in sizes):
+                return None
+            form.append((arg.dtype, arg.device, arg.requires_grad, arg.dim(), sizes))
+        elif isinstance(arg, bool | int | float | str | None):
+            form.append((type(arg), arg))
+        else:
+            return None
+    return tuple(form)
 
 
 def _mutates(node: torch.fx.Node) -> bool:

@@ -47,7 +47,7 @@ class MismatchReport:
                     "module": site.module,
                     "source": site.source,
                     "anchor": site.anchor,
-                    _TOLD: "by the library",
+                    _TOLD: site.reason,
                 }
                 for site in entry.fused
             ]

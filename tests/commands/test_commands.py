@@ -132,7 +132,7 @@ def test_doctor(capsys):
     assert run(capsys, "doctor", "--target", "cpu")[0] == 0
     code, out, _ = run(capsys, "doctor")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["cpu", "npu-dry", "npu"]
+    assert [line.split()[0] for line in out.splitlines()][:3] == ["cpu", "npu-dry", "npu"]
     assert run(capsys, "doctor", "--target", "npu")[0] == 2
 
 

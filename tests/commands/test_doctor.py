@@ -210,6 +210,23 @@ class TestWithoutAProcess:
         )
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize(("works", "code"), [(True, 0), (False, 2)])
+    @pytest.mark.parametrize("name", TARGETS)
+    def test_the_exit_code_is_that_of_the_target(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        works: bool,
+        code: int,
+        name: str,
+    ) -> None:
+        monkeypatch.setattr(
+            fusionkit.npu.doctor, "try_target", lambda name, tell: TargetState(name, works, "so")
+        )
+        assert main(["doctor", "--target", name]) == code
+        known = "available" if works else "not available"
+        assert capsys.readouterr().out == f"{name:<8}  {known}: so\n"
+
     @pytest.mark.parametrize(("cpu_works", "code"), [(True, 0), (False, 2)])
     def test_the_exit_code_is_that_of_cpu(
         self,

@@ -94,6 +94,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "aclrtGetSysParamOpt": Behaviour(
         "int", "int option, int64_t *value", "*value = 0; return 0;", "an option, off"
     ),
+    "aclrtSetStreamOverflowSwitch": _ok("an option, of SoCs before Ascend910B"),
     "aclrtSetOpExecuteTimeOut": _ok("an option"),
     "aclrtSetOpExecuteTimeOutV2": _ok("an option"),
     "aclrtSetOpWaitTimeout": _ok("an option"),

@@ -120,6 +120,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "aclnn op": lambda: torch.ops.npu.npu_fusion_attention_v3(x, x, x, 1, "BSH"),
     "npu op": lambda: torch.ops.npu.npu_rms_norm(x, x),
     "npu op of the facade": lambda: fusionkit.npu.torch_npu.npu_swiglu(x),
+    "npu op on host and device": lambda: torch.ops.npu.npu_rms_norm(torch.ones(4), x),
     "kit's own op": lambda: torch.ops.fusionkit.layer_norm_scale_shift(x, x, x),
     # values that would come back
     ".cpu()": lambda: x.cpu(),
@@ -161,7 +162,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "torch.save": lambda: torch.save(x, io.BytesIO()),
     "pickle": lambda: pickle.dumps(x),
     "deepcopy": lambda: copy.deepcopy(x),
-    "share_memory_": lambda: x.untyped_storage().share_memory_(),
     "complex parts": lambda: z.imag.cpu(),
     "conjugate": lambda: z.conj().cpu(),
     "sparse values": lambda: sparse._values().cpu(),
@@ -279,6 +279,10 @@ WORKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "compiled views alone": (
         lambda: list(torch.compile(lambda a: a.view(2, 2), backend="aot_eager")(x).shape),
         [2, 2],
+    ),
+    "npu op on the host": (
+        lambda: torch.ops.npu.npu_swiglu(torch.tensor([0.0, 2.0, 3.0, 4.0]))[0].item(),
+        0.0,
     ),
     "synchronize": (lambda: torch.npu.synchronize(), None),
     "an event passes": (lambda: (event := torch.npu.Event()).record() or event.query(), True),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dry_processes import outcome
+from dry_processes import raised
 
 import fusionkit.npu.dry.refusal
 from fusionkit.npu.dry.behaviours import BEHAVIOURS
@@ -47,7 +47,7 @@ def call_every_kernel(names: list[str]) -> dict[str, Any]:
         except KeyError as unknown:
             outcomes[name] = ["no argument", str(unknown)]
             continue
-        outcomes[name] = outcome(
+        outcomes[name] = raised(
             lambda op=overload, a=arguments, o=options: op.redispatch(_KEYS, *a, **o)  # type: ignore[misc]
         )
     return outcomes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from dry_processes import activate_dry, answer, outcome
+from dry_processes import activate_dry, answer, outcome, raised
 
 warnings.simplefilter("ignore")
 activate_dry()
@@ -23,8 +23,8 @@ answer(
         "allowed": sorted(ALLOWED),
         "kernels": kernels.call_every_kernel([name for name in names if name not in kernels_of_others]),
         "functions": kernels.standin_functions(),
-        "refused": {name: outcome(call) for name, call in calls.REFUSED.items()},
-        "raises": {name: outcome(call) for name, call in calls.RAISES.items()},
+        "refused": {name: raised(call) for name, call in calls.REFUSED.items()},
+        "raises": {name: raised(call) for name, call in calls.RAISES.items()},
         "works": {name: [outcome(call), repr(expected)] for name, (call, expected) in calls.WORKS.items()},
     }
 )
