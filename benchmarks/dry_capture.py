@@ -79,6 +79,7 @@ def main() -> int:
         entry = json.loads(text)["patterns"]["rms_norm"]
         rows.append(
             {
+                "whole": entry["hits"] == entry["expected_sites"] == 152,
                 "bare_s": bare_s,
                 "kit_s": kit_s,
                 "bare_mb": bare_mb,

@@ -14,6 +14,7 @@ import torch.fx.traceback as fx_traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.overrides import TorchFunctionMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
@@ -44,22 +45,45 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
 
 
 def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
-    """`trace`, which traces the function `search` once for each form of its arguments.
+    """`trace`, which traces a function once for each form of its arguments.
 
-    torch traces a search function again at every site; sites of one shape give the same graph, which is only
-    read. Whatever else is traced, a replacement above all, is traced anew: its nodes go into the model's graph.
+    torch traces the function `search` and its replacement again at every site; sites of one form give the same
+    graph. That of `search` is only read, so it is given again; of any other a copy is given, with metadata of its
+    own, since its nodes go into the model's graph.
     """
     known: dict[Any, torch.fx.GraphModule] = {}
 
     def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
-        form = _form(args) if fn is search else None
+        form = _form(args)
         if form is None:
             return trace(fn, args, **keywords)
-        if form not in known:
-            known[form] = trace(fn, args, **keywords)
-        return known[form]
+        if (fn, form) not in known:
+            known[fn, form] = trace(fn, args, **keywords)
+        return known[fn, form] if fn is search else _again(known[fn, form], args)
 
     return traced
+
+
+def _again(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
+    """A copy of a traced graph, its values made anew from `args`."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    copy = torch.fx.GraphModule(module, graph)
+    with torch.no_grad():
+        _Values(copy).run(*args)
+    return copy
+
+
+class _Values(torch.fx.Interpreter):
+    """Runs a graph and keeps each node's value as its metadata, as tracing does."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        if "val" in n.meta:
+            n.meta["val"] = value
+        if "tensor_meta" in n.meta and isinstance(value, torch.Tensor):
+            n.meta["tensor_meta"] = _extract_tensor_metadata(value)
+        return value
 
 
 def _form(args: Sequence[Any]) -> tuple[Any, ...] | None:
