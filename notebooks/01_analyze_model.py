@@ -25,7 +25,7 @@ expected_sites: dict[str, int | None] = {
     "gelu": None,
 }
 api_stage: str = ""
-second_target: str = "npu-dry"
+second_target: str | None = "npu-dry"
 run_dir: str = "evidence/interactive"
 
 # %%

@@ -23,7 +23,7 @@ expected_sites: dict[str, int | None] = {
     "ada_layer_norm": None,
     "gelu": None,
 }
-second_target: str = "npu-dry"
+second_target: str | None = "npu-dry"
 baseline_profile: str | None = None
 candidate_profile: str | None = None
 run_dir: str = "evidence/interactive"

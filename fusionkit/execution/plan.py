@@ -170,7 +170,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "size": ("tiny", "full"),
     "dtype": ("bfloat16", "float16", "float32", "float64"),
     "target": ("cpu", "npu-dry", "npu"),
-    "second_target": ("", "cpu", "npu-dry", "npu"),
+    "second_target": ("cpu", "npu-dry", "npu"),
     "window": WINDOWS,
     "decompositions": DECOMPOSITIONS,
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fusionkit.capture.graphs import Capture
+from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, pattern_names, select_patterns
 from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.sites import FusedSite, SiteJoin, already_fused, join_sites
-from fusionkit.npu.target import current_target, use_target
+from fusionkit.npu.target import current_target, shows_values, use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.subjects.build import Subject
@@ -144,6 +146,9 @@ def report_hits(
         for name in matching.groups
     }
     capture = matching.capture
+    if capture.breaks and not shows_values(capture.target):
+        seen = {module_path(node) for graph in matching.graphs for node in graph.nodes}
+        entries = {name: _told_of_break(entry, seen, capture) for name, entry in entries.items()}
     return HitReport(
         subject=capture.subject,
         target=capture.target,
@@ -155,6 +160,18 @@ def report_hits(
         patterns=entries,
         notes=capture.notes,
     )
+
+
+def _told_of_break(entry: PatternHits, seen: set[str], capture: Capture) -> PatternHits:
+    """A site behind a break has no graph where nothing is computed: it is not captured, rather than missed."""
+    below = [f"{site.module}." for site in entry.missing]
+    lost = [place for place in below if not any(f"{path}.".startswith(place) for path in seen)]
+    if entry.verdict is not Verdict.FAIL or not lost or len(lost) < len(below):
+        return entry
+    reason = (
+        f"{entry.reason}; not captured: {capture.target} has no graph behind the break ({capture.breaks[0]})"
+    )
+    return replace(entry, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
 def judge_hits(

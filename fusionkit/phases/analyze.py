@@ -132,7 +132,7 @@ class Analysis:
         return self.study.write(1, "01_analyze_model", self.gates, artifacts=artifacts)
 
 
-def analyze(study: Study, api_stage: str = "", second_target: str = "") -> Analysis:
+def analyze(study: Study, api_stage: str = "", second_target: str | None = None) -> Analysis:
     """Capture both windows, take the primitives' source, place their parameters, judge the candidates.
 
     `api_stage`: what became of the API stage that precedes compile work; needed on an NPU. `second_target`: where

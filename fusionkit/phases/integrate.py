@@ -218,7 +218,9 @@ def given_profiles(baseline: str | None, candidate: str | None) -> GivenProfiles
     return GivenProfiles(Path(baseline), Path(candidate))
 
 
-def integrate(study: Study, profiles: GivenProfiles | None = None, second_target: str = "") -> Integration:
+def integrate(
+    study: Study, profiles: GivenProfiles | None = None, second_target: str | None = None
+) -> Integration:
     """Run the three layers in order on the whole model.
 
     `profiles`: what an NPU ran, in place of a profile of this process. Where the target computes nothing, the

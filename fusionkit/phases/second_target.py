@@ -56,7 +56,7 @@ def capsule_path(target: str) -> str:
     return f"artifacts/01_{target}.capsule.json"
 
 
-def capture_on(study: Study, target: str) -> SecondTarget | None:
+def capture_on(study: Study, target: str | None) -> SecondTarget | None:
     """Capture the investigation's model on `target`, in a process of its own; None where none is asked for.
 
     A capsule that an earlier phase of the same run left is read again. Raises nothing for a target that is not

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -111,6 +111,35 @@ def build_subject(
 def new_fake_mode() -> FakeTensorMode:
     """A mode under which tensors have shape, dtype and device, and neither memory nor values."""
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+
+
+@contextlib.contextmanager
+def converting_by_assignment() -> Iterator[None]:
+    """Let `module.to(dtype)` and its like give a module new parameters inside the block, for a factory that runs fake.
+
+    torch swaps the tensors under a fake parameter, and torch_npu's own version of that refuses; parameters and
+    buffers that several modules share stay shared.
+    """
+    original = nn.Module._apply
+
+    def apply(module: nn.Module, fn: Callable[..., Any], recurse: bool = True) -> nn.Module:
+        del recurse
+        made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        for part in module.modules():
+            for name, old in part._parameters.items():
+                if old is not None:
+                    new = made.setdefault(id(old), (old, nn.Parameter(fn(old), old.requires_grad)))[1]
+                    part._parameters[name] = new  # type: ignore[assignment]
+            for name, value in part._buffers.items():
+                if value is not None:
+                    part._buffers[name] = made.setdefault(id(value), (value, fn(value)))[1]
+        return module
+
+    nn.Module._apply = apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module._apply = original  # type: ignore[method-assign]
 
 
 def import_class(path: str, subject: str) -> Any:

@@ -20,7 +20,14 @@ from torch import nn
 
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_device, current_target, shows_values
-from fusionkit.subjects.build import DTYPES, Subject, build_subject, new_fake_mode, seeded
+from fusionkit.subjects.build import (
+    DTYPES,
+    Subject,
+    build_subject,
+    converting_by_assignment,
+    new_fake_mode,
+    seeded,
+)
 from fusionkit.subjects.places import is_installed
 from fusionkit.subjects.table import SIZES, SUBJECTS
 
@@ -67,7 +74,8 @@ def load_subject(
         else:
             name, factory = _name_of(name_or_factory), name_or_factory
         raised = UserCode(f"subject '{name}': its factory raised")
-        with fake or contextlib.nullcontext(), seeded(seed), torch.device(device), raised:
+        converting = converting_by_assignment() if fake else contextlib.nullcontext()
+        with fake or contextlib.nullcontext(), converting, seeded(seed), torch.device(device), raised:
             built = _call(factory, size, dtype)
     subject = _as_subject(built, name)
     subject.model.train(train)

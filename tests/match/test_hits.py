@@ -1,8 +1,10 @@
+import dataclasses
 import json
 
 import pytest
 from shared_models import ALL, compiled, counts_of, fresh_block, small_subject
 
+from fusionkit.capture.sources import module_path
 from fusionkit.match.hits import hits, judge_hits, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.sites import FusedSite, join_sites
@@ -160,3 +162,32 @@ def test_two_backends_in_one_process_do_not_see_each_other():
 def test_default_patterns_are_those_that_are_counted():
     assert set(compiled("wan").session.patterns) == {"rms_norm", "gelu"}
     assert ALL.fusion_patterns.enable_swiglu
+
+
+def test_a_site_behind_a_break_is_not_captured_rather_than_missed_where_nothing_is_computed():
+    subject = compiled("llama")
+    matching = matching_of(subject)
+    counts = counts_of("llama")
+    lost = [site for site in counts["rms_norm"].sites if site.module == "model.norm"]
+    assert lost
+    graph = matching.capture.graphs[0]
+    kept = [node for node in graph.nodes if not module_path(node).startswith("model.norm")]
+    cut = dataclasses.replace(
+        matching,
+        matches=tuple(match for match in matching.matches if match.module != "model.norm"),
+        capture=dataclasses.replace(
+            matching.capture, target="npu-dry", breaks=("Unsupported Tensor.item() call (x1)",)
+        ),
+    )
+    told = report_hits(cut, counts).patterns["rms_norm"]
+    assert told.verdict is Verdict.FAIL  # its module stands in a graph: a miss
+    for node in set(graph.nodes) - set(kept):
+        node.meta.pop("nn_module_stack", None)
+    try:
+        told = report_hits(cut, counts).patterns["rms_norm"]
+        assert told.verdict is Verdict.INCONCLUSIVE
+        assert "not captured: npu-dry has no graph behind the break (Unsupported Tensor.item()" in told.reason
+        on_cpu = dataclasses.replace(cut, capture=dataclasses.replace(cut.capture, target="cpu"))
+        assert report_hits(on_cpu, counts).patterns["rms_norm"].verdict is Verdict.FAIL
+    finally:
+        compiled.cache_clear()

@@ -41,7 +41,7 @@ def elsewhere(study, tmp_path):
     return dataclasses.replace(study, run_dir=tmp_path)
 
 
-@pytest.mark.parametrize("target", ["", "cpu"])
+@pytest.mark.parametrize("target", [None, "cpu"])
 def test_no_second_target_where_none_or_the_same_is_asked_for(study, target):
     assert capture_on(study, target) is None
 

@@ -224,3 +224,21 @@ def test_an_error_that_is_already_clear_passes_as_it_is() -> None:
         raise MisuseError("weights.bin: not there; fetch it first")
 
     assert refusal(build) == "weights.bin: not there; fetch it first"
+
+
+def test_a_factory_that_converts_its_module_works_under_a_fake_mode():
+    """`.to(dtype)` in a factory: new parameters, shared ones stay shared, and nn.Module is as before."""
+    from fusionkit.subjects.build import converting_by_assignment, new_fake_mode
+
+    original = nn.Module._apply
+    with new_fake_mode(), converting_by_assignment():
+        tied = nn.Linear(4, 4)
+        model = nn.Sequential(tied, nn.BatchNorm1d(4), nn.Linear(4, 4))
+        model[2].weight = tied.weight
+        assert model.to(torch.bfloat16) is model
+    assert nn.Module._apply is original
+    assert model[0].weight is model[2].weight
+    assert {value.dtype for value in model.parameters()} == {torch.bfloat16}
+    assert model[1].running_mean.dtype is torch.bfloat16
+    assert model[1].num_batches_tracked.dtype is torch.int64
+    assert all(isinstance(value, nn.Parameter) and value.requires_grad for value in model.parameters())
