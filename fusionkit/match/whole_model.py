@@ -68,7 +68,7 @@ def _float64_outputs(subject: Subject) -> tuple[list[torch.Tensor], str]:
     """The model's outputs in float64; none, with the reason, where an op of it takes no float64."""
     try:
         return flat_tensors(call_model(float64_module(subject.model), subject)), ""
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:  # told, and never a pass
         return [], f"no float64 reference: {str(error).strip().partition(chr(10))[0]}"
 
 

@@ -21,7 +21,7 @@ from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.passes.compiled import Compiled, pattern_groups
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import match_pass_for
-from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate
+from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate, graph_rows
 from fusionkit.phases.study import Study
 from fusionkit.profile.benefit import BenefitKind
 from fusionkit.store import write_text
@@ -80,37 +80,23 @@ class Analysis:
 
     def graph_rows(self) -> list[dict[str, Any]]:
         """One row per captured graph and window, those of the second target last."""
-        own = [
-            {
-                "target": self.study.target,
-                "graph": graph.key.index,
-                "kind": graph.key.kind,
-                "window": graph.window,
-                "nodes": len(graph.nodes),
-                "placeholders": len(graph.module.graph.find_nodes(op="placeholder")),
-                "get_attr": len(graph.module.graph.find_nodes(op="get_attr")),
-            }
-            for graph in self.compiled.session.windows
-        ]
-        return own + (self.second.graph_rows() if self.second else [])
+        own = graph_rows(self.study.target, self.compiled.session.windows)
+        if self.second is None or self.second.capture is None:
+            return own
+        return own + graph_rows(self.second.target, self.second.capture.graphs)
 
     def op_rows(self) -> list[dict[str, Any]]:
         """One row per op that the two targets' graphs call differently often."""
-        if self.comparison is None or self.second is None:
-            return []
-        names = {"a": self.study.target, "b": self.second.target}
-        return [
-            {names.get(key, key): value for key, value in row.items()} for row in self.comparison.op_rows()
-        ]
+        return self._by_target([] if self.comparison is None else self.comparison.op_rows())
 
     def site_rows(self) -> list[dict[str, Any]]:
         """One row per site whose state differs between the two targets."""
-        if self.comparison is None or self.second is None:
-            return []
-        names = {"a": self.study.target, "b": self.second.target}
-        return [
-            {names.get(key, key): value for key, value in row.items()} for row in self.comparison.site_rows()
-        ]
+        return self._by_target([] if self.comparison is None else self.comparison.site_rows())
+
+    def _by_target(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows of the comparison with the targets' names for its sides a and b."""
+        names = {"a": self.study.target, "b": self.second.target if self.second else ""}
+        return [{names.get(key, key): value for key, value in row.items()} for row in rows]
 
     def why_no_difference(self) -> str:
         """Why there is nothing to compare, or nothing that differs."""

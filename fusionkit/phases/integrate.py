@@ -29,8 +29,9 @@ from fusionkit.phases.integration_gates import (
     hits_gate,
     kernel_gate,
     model_gate,
+    second_hits_gate,
 )
-from fusionkit.phases.second_target import capsule_path, capture_on, hits_on, second_hits_gate
+from fusionkit.phases.second_target import capsule_path, capture_on, hits_on
 from fusionkit.phases.study import Study
 from fusionkit.phases.unit import compared_outputs, figures
 from fusionkit.profile.collect import collect_cpu_profile

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.second_hits import second_gate
 from fusionkit.match.hits import HitReport
 from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.whole_model import ModelComparison
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.phases.analyze import FORECASTS
+from fusionkit.phases.second_target import SecondTarget
 from fusionkit.profile.benefit import observed_benefit
 from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.hit import check_kernel_hit
@@ -30,13 +32,17 @@ def dry_gates(why: str) -> tuple[Gate, Gate]:
     )
 
 
-def hits_gate(report: HitReport) -> Gate:
+def hits_gate(report: HitReport, name: str = "hits") -> Gate:
     """Layer 1: every pattern's own verdict, combined."""
     verdict = combine(entry.verdict for entry in report.patterns.values())
-    told = "; ".join(
-        f"{name}: {entry.reason}" for name, entry in report.patterns.items() if entry.verdict is verdict
-    )
-    return Gate("hits", verdict, told or "no fusion takes part in this run")
+    told = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
+    return Gate(name, verdict, "; ".join(told) or "no fusion takes part in this run")
+
+
+def second_hits_gate(second: SecondTarget, report: HitReport | None) -> Gate:
+    """Layer 1 on the second target; inconclusive, with the reason, where there is no graph of it."""
+    name = second_gate(second.target)
+    return Gate(name, Verdict.INCONCLUSIVE, second.reason) if report is None else hits_gate(report, name)
 
 
 def kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:

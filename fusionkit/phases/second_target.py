@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusionkit.capture.graphs import Capture
+from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.capture.reading import read_capsule
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.second_hits import second_gate
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import match_capture
 from fusionkit.phases.study import Study
-from fusionkit.verdict import Verdict, combine
+from fusionkit.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,25 @@ class SecondTarget:
     reason: str
     path: str
 
-    def graph_rows(self) -> list[dict[str, Any]]:
-        """One row per graph."""
-        return [
-            {
-                "target": self.target,
-                "graph": graph.key.index,
-                "kind": graph.key.kind,
-                "window": graph.window,
-                "nodes": len(graph.nodes),
-                "placeholders": len(graph.module.graph.find_nodes(op="placeholder")),
-                "get_attr": len(graph.module.graph.find_nodes(op="get_attr")),
-            }
-            for graph in (self.capture.graphs if self.capture else ())
-        ]
-
     def artifacts(self) -> list[dict[str, str]]:
         """The capsule, where there is one."""
         return [{"path": self.path, "kind": "capsule"}] if self.capture else []
+
+
+def graph_rows(target: str, graphs: Sequence[CapturedGraph]) -> list[dict[str, Any]]:
+    """One table row per graph of a target."""
+    return [
+        {
+            "target": target,
+            "graph": graph.key.index,
+            "kind": graph.key.kind,
+            "window": graph.window,
+            "nodes": len(graph.nodes),
+            "placeholders": len(graph.module.graph.find_nodes(op="placeholder")),
+            "get_attr": len(graph.module.graph.find_nodes(op="get_attr")),
+        }
+        for graph in graphs
+    ]
 
 
 def capsule_path(target: str) -> str:
@@ -114,13 +115,3 @@ def hits_on(study: Study, second: SecondTarget) -> HitReport | None:
         return None
     matching = match_capture(second.capture, study.config())
     return report_hits(matching, second.capture.counts)
-
-
-def second_hits_gate(second: SecondTarget, report: HitReport | None) -> Gate:
-    """Every pattern's verdict on the second target, combined."""
-    name = second_gate(second.target)
-    if report is None:
-        return Gate(name, Verdict.INCONCLUSIVE, second.reason)
-    verdict = combine(entry.verdict for entry in report.patterns.values())
-    told = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
-    return Gate(name, verdict, "; ".join(told) or "no fusion takes part in this run")
