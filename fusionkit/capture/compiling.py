@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 import torch._dynamo
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from fusionkit.capture.aot import CompilerFunction
 from fusionkit.capture.dynamic import DimWatch, DynamicDim, find_dims, marked
-from fusionkit.errors import MisuseError
+from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import UserCode
 
@@ -69,7 +70,7 @@ def compile_and_run(
         compiled = torch._dynamo.optimize(
             watch.watching(backend), guard_fail_fn=lambda failure: failed.append(failure.reason)
         )(subject.model)
-        with marked(dims):
+        with marked(dims), _own_errors_pass():
             outputs = _calls(subject, compiled, calls, train)
     breaks = Counter(counters["graph_break"]) - before
     return CompileOutcome(
@@ -88,6 +89,17 @@ def _calls(subject: Subject, compiled: Callable[..., Any], calls: int, train: bo
         if train:
             _backward(subject, outputs)
     return outputs
+
+
+@contextlib.contextmanager
+def _own_errors_pass() -> Iterator[None]:
+    """Take a FusionKitError that a backend raised out of the wrapper that dynamo puts around it."""
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, FusionKitError):
+            raise error.inner_exception from None
+        raise
 
 
 def call_model(model: Callable[..., Any], subject: Subject) -> Any:

@@ -143,6 +143,7 @@ def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
             for key, item in record["kwargs"].items()
         }
         target = resolve_target(record["op"], record["target"])
+        kwargs = _in_schema_order(target, kwargs)
         node = graph.create_node(record["op"], target, args, kwargs, name=record["name"])
         if node.name != record["name"]:
             node._rename(record["name"])
@@ -153,6 +154,13 @@ def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
         _restore_source(node, record)
     key = GraphKey(int(data["index"]), str(data["kind"]), str(data["compile_id"]))
     return CapturedGraph(key, str(data["window"]), torch.fx.GraphModule(root, graph))
+
+
+def _in_schema_order(target: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """JSON sorts keys; a trace has them as the op's schema does, and torch's matcher compares their order."""
+    schema = getattr(target, "_schema", None)
+    order = [argument.name for argument in schema.arguments] if schema is not None else []
+    return {name: kwargs[name] for name in dict.fromkeys([*order, *kwargs]) if name in kwargs}
 
 
 def _restore_source(node: torch.fx.Node, record: dict[str, Any]) -> None:

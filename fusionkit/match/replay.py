@@ -12,9 +12,11 @@ from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.errors import MisuseError
+from fusionkit.match.entry_replay import entry_site, is_entry, replay_entry
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names
 from fusionkit.verdict import Verdict, combine
@@ -51,10 +53,21 @@ def replay_hits(compiled: Compiled, *, seed: int = 0) -> ReplayReport:
         matches = [m for m in compiled.matches if m.graph_index == graph.key.index and m.status == "hit"]
         if not matches:
             continue
-        values = site_values(graph, compiled.session.inputs.get(graph.key.index), matches)
+        entries = {
+            match.anchor: entry_site(graph, match, group)
+            for match in matches
+            if isinstance(group := compiled.groups[match.pattern], FileGroup)
+            and is_entry(group, match.variant)
+        }
+        read = [name for site in entries.values() for name in site.inputs]
+        values = site_values(graph, compiled.session.inputs.get(graph.key.index), matches, read)
         for match in matches:
-            variant = find_variant(compiled.groups[match.pattern], match.variant)
-            replays.append((match, replay_match(graph, match, variant, values, seed=seed)))
+            if match.anchor in entries:
+                replay = replay_entry(entries[match.anchor], match, values, seed=seed)
+            else:
+                variant = find_variant(compiled.groups[match.pattern], match.variant)
+                replay = replay_match(graph, match, variant, values, seed=seed)
+            replays.append((match, replay))
     return ReplayReport(tuple(replays), *_overall(replays))
 
 
@@ -130,9 +143,12 @@ def _cast_back(
 
 
 def site_values(
-    graph: CapturedGraph, inputs: Sequence[Any] | None, matches: Sequence[SiteMatch]
+    graph: CapturedGraph,
+    inputs: Sequence[Any] | None,
+    matches: Sequence[SiteMatch],
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run the graph on real `inputs` and keep the values of the nodes that the matches take as arguments.
+    """Run the graph on real `inputs` and keep the values of the nodes that the matches take, and of `names`.
 
     Raises MisuseError when the compile kept no inputs.
     """
@@ -140,7 +156,7 @@ def site_values(
         raise MisuseError(f"graph {graph.key.index} kept no inputs; compile with keep_inputs=True")
     wanted = {
         value["node"] for match in matches for value in match.arguments.values() if isinstance(value, dict)
-    }
+    } | set(names)
     keeper = _Keeper(graph.module, wanted)
     with torch.no_grad():
         keeper.run(*inputs)

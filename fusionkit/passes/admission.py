@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.constraints import violations
 from fusionkit.passes.registering import PatternClass, argument_names
+from fusionkit.patterns.time_limit import own_code
 from fusionkit.subjects.load import UserCode
 
 
@@ -43,14 +44,25 @@ class Refusal:
     documented: bool
 
 
+# The reason of a match that a check refuses which the pattern file itself brings.
+OWN_CHECK = "the pattern's own extra_check refuses this site (extra_check)"
+
+
 def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     """The reason why the replacement must not be put in, or None.
+
+    A class may have a static method `extra_check(match) -> bool` of its own, as MindIE-SD's have; it is asked first.
 
     It is run once on the site's fake tensors: every npu op must satisfy its documented constraints, and the
     result must have the shape of what it replaces, and its dtype, unless every user casts it to the new one.
     A constraint that is broken only because the pattern begins behind the site's own cast is no limit of the
     op: another variant may well be allowed there.
     """
+    own_check = getattr(pattern, "extra_check", None)
+    if callable(own_check):
+        with own_code(f"pattern {pattern.name()}: extra_check"):
+            if not own_check(match):
+                return Refusal(OWN_CHECK, documented=False)
     arguments = [_value(match.kwargs[name]) for name in argument_names(pattern)]
     mode = detect_fake_mode(arguments)
     if mode is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,13 @@ import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass
 
 from fusionkit.capture.sources import module_path, source_line
-from fusionkit.passes.admission import refuse_replacement
+from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_replacement
+from fusionkit.passes.graph_entries import FileGroup, register_entries, watch_rewrites
+from fusionkit.passes.graph_lint import lint_graph
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, argument_names, register_pattern
 from fusionkit.passes.tracing import make_tracer
+from fusionkit.patterns.time_limit import own_code
 
 
 @dataclass(slots=True)
@@ -25,12 +28,16 @@ class _Log:
     operands: dict[str, list[str]] = field(default_factory=dict)
     pattern: str = ""
     matches: list[SiteMatch] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
 
 
 class PatternMatchPass:
     """The pattern groups of one backend instance, in the order in which they are tried.
 
     One torch PatternMatcherPass per group, so that what a group takes is gone before the next one looks.
+    A group is a sequence of pattern classes; a FileGroup may bring hand-written entries besides. Without
+    `rewrite` matches are counted and the graph is left alone: each node counts for the first match that has it.
+    Every rewrite is linted (passes.graph_lint); a breach is a MisuseError that names pattern and node.
     """
 
     def __init__(
@@ -46,10 +53,20 @@ class PatternMatchPass:
         self._log = _Log()
         self._passes: dict[str, PatternMatcherPass] = {}
         for name, group in groups.items():
-            matcher = PatternMatcherPass(pass_name=f"fusionkit_{name}")
-            for pattern in group:
-                register_pattern(pattern, matcher, self._trace, self._admit, device)
-            self._passes[name] = matcher
+            self._passes[name] = self._matcher(name, group, device)
+
+    def _matcher(self, name: str, group: Sequence[PatternClass], device: str) -> PatternMatcherPass:
+        """One group's entries, in a pass that lints each of its rewrites."""
+        matcher = PatternMatcherPass(pass_name=f"fusionkit_{name}")
+        names: dict[int, str] = {}
+        for pattern in group:
+            register_pattern(pattern, matcher, self._trace, self._admit, device)
+            for entry in (entry for found in matcher.patterns.values() for entry in found):
+                names.setdefault(id(entry), pattern.name())
+        for register in group.entries if isinstance(group, FileGroup) else ():
+            register_entries(register, matcher, self._admit_entry)
+        watch_rewrites(matcher, names)
+        return matcher
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,20 +86,40 @@ class PatternMatchPass:
         for name, matcher in self._passes.items():
             log.pattern = name
             matcher.apply(module)
-        if any(match.status == "hit" for match in log.matches):
+        rewrote = [match.variant for match in log.matches if match.status == "hit"]
+        if rewrote and self._rewrite:
             let_views_copy(module)
-            module.graph.lint()
+            lint_graph(module, tuple(dict.fromkeys(rewrote)))
             module.recompile()
-        return tuple(sorted(log.matches, key=lambda match: order[match.anchor]))
+        return tuple(sorted(log.matches, key=lambda match: order.get(match.anchor, len(order))))
 
     def _admit(self, pattern: PatternClass, match: Match) -> bool:
-        """The extra check of each entry: is the replacement allowed here? Every answer is kept."""
-        root = match.output_node()
+        """The extra check of each class: is the replacement allowed here? Every answer is kept."""
+        if self._is_taken(match):
+            return False
         refusal = refuse_replacement(pattern, match)
+        self._keep(match, pattern.name(), refusal, argument_names(pattern))
+        return refusal is None and self._rewrite
+
+    def _admit_entry(self, name: str, match: Match, allowed: Callable[[Match], Any]) -> bool:
+        """The extra check of each hand-written entry: the one that it brought, its answer kept."""
+        if self._is_taken(match):
+            return False
+        with own_code(f"extra_check of {name}"):
+            refused = not allowed(match)
+        self._keep(match, name, Refusal(OWN_CHECK, documented=False) if refused else None, list(match.kwargs))
+        return not refused and self._rewrite
+
+    def _is_taken(self, match: Match) -> bool:
+        """Without rewriting: whether a rewrite would have taken nodes of this match away already."""
+        return not self._rewrite and any(node.name in self._log.taken for node in match.nodes)
+
+    def _keep(self, match: Match, variant: str, refusal: Refusal | None, arguments: list[str]) -> None:
+        root = match.output_node()
         self._log.matches.append(
             SiteMatch(
                 pattern=self._log.pattern,
-                variant=pattern.name(),
+                variant=variant,
                 graph_index=self._log.graph_index,
                 status="hit" if refusal is None else "skipped" if refusal.documented else "refused",
                 reason=None if refusal is None else refusal.reason,
@@ -91,10 +128,11 @@ class PatternMatchPass:
                 source=source_line(root),
                 nodes=tuple(node.name for node in match.nodes),
                 modules=tuple(dict.fromkeys(module_path(node) for node in match.nodes)),
-                arguments=literal_arguments(match, argument_names(pattern), self._log.operands),
+                arguments=literal_arguments(match, arguments, self._log.operands),
             )
         )
-        return refusal is None and self._rewrite
+        if refusal is None:
+            self._log.taken.update(node.name for node in match.nodes)
 
 
 def literal_arguments(match: Match, names: list[str], operands: Mapping[str, list[str]]) -> dict[str, Any]:

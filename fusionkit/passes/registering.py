@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import torch
+import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import FusionKitError, MisuseError
-from fusionkit.passes.tracing import TraceFunction, remembering
+from fusionkit.passes.searching import require_searchable
+from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
 from fusionkit.patterns.pattern_base import PatternBase
-from fusionkit.subjects.load import UserCode
+from fusionkit.patterns.time_limit import own_code, within_limits
 
 PatternClass = type[PatternBase]
+
+
+class UnmatchableError(MisuseError):
+    """A pattern that torch's matcher cannot hold, for a reason that explanations name: `kind`."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 ExtraCheck = Callable[[PatternClass, Match], bool]
 
 
@@ -29,13 +42,16 @@ def register_pattern(
     scalars = scalars_of(pattern)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         inputs = [fake_like(tensor, device) for tensor in example_inputs(pattern)]
+    name = name_of(pattern)
+    bounded = _BoundedTrace(trace, name)
     try:
-        with mode:
+        with mode, within_limits(f"pattern {name}: tracing it"):
+            require_searchable(name, pattern.pattern, _with_scalars(pattern, inputs))
             entry = register_replacement(
                 pattern.pattern,
                 pattern.replacement,
                 inputs,
-                remembering(trace, pattern.pattern),
+                remembering(bounded, pattern.pattern),
                 into,
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,
@@ -44,10 +60,36 @@ def register_pattern(
     except _TRACE_ERRORS as error:
         if isinstance(error, FusionKitError):
             raise
-        raise MisuseError(f"pattern {name_of(pattern)}: {_why_untraceable(error)}") from error
+        message = f"pattern {name_of(pattern)}: {_why_untraceable(error)}"
+        if _holds_tensor(error):
+            raise UnmatchableError(message, "parameter_source") from error
+        raise MisuseError(message) from error
+    bounded.registered = True
     if entry:
         _require_arguments(pattern, repr(entry), scalars)
+        _miss_where_untraceable(into, entry)
     return bool(entry)
+
+
+def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:
+    """Let a pattern that cannot be traced at a site miss that site: torch itself lets only RuntimeError do so."""
+    for entry in (entry for entries in into.patterns.values() for entry in entries):
+        if entry.pattern is registered:
+            entry.extra_check = _missing_on_errors(entry.extra_check)
+
+
+def _missing_on_errors(check: Callable[[Match], Any]) -> Callable[[Match], bool]:
+    def checked(match: Match) -> bool:
+        bound = [value for value in match.kwargs.values() if isinstance(value, torch.fx.Node)]
+        if any("val" not in node.meta for node in bound):
+            return False
+        try:
+            with unlogged_retraces():
+                return bool(check(match))
+        except _TRACE_ERRORS:
+            return False
+
+    return checked
 
 
 # What a user's pattern may raise while it is traced; anything else is not about the pattern.
@@ -59,15 +101,48 @@ _TRACE_ERRORS = (
     AssertionError,
     LookupError,
     ArithmeticError,
+    SystemExit,
 )
 
 
-def _why_untraceable(error: Exception) -> str:
+class _BoundedTrace:
+    """A trace function that stays within limits each time: torch traces again at every site, with its sizes.
+
+    Once `registered`, whatever the pattern raises becomes the RuntimeError that torch takes for a miss
+    (retrace_error); another one would leave the matcher and end the compile.
+    """
+
+    def __init__(self, trace: TraceFunction, name: str) -> None:
+        self._trace = trace
+        self._name = name
+        self.registered = False
+
+    def __call__(self, fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
+        with within_limits(f"pattern {self._name}: tracing it"):
+            try:
+                return self._trace(fn, args, **keywords)
+            except _TRACE_ERRORS as error:
+                if not self.registered or isinstance(error, RuntimeError | FusionKitError):
+                    raise
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _with_scalars(pattern: PatternClass, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Argument -> its example tensor, or its scalar's stand-in, in order."""
+    scalars, rest = scalars_of(pattern), iter(tensors)
+    return {name: scalars[name] if name in scalars else next(rest) for name in argument_names(pattern)}
+
+
+def _why_untraceable(error: BaseException) -> str:
     """One line for what tracing or converting a pattern raised."""
     what = (str(error).splitlines() or ["?"])[0]
-    if "_tensor_constant" in str(error) or "_param_constant" in str(error):
+    if _holds_tensor(error):
         return "holds a tensor of its own (parameter_source); make it an argument of pattern and replacement"
     return f"cannot be traced ({type(error).__name__}: {what})"
+
+
+def _holds_tensor(error: BaseException) -> bool:
+    return "_tensor_constant" in str(error) or "_param_constant" in str(error)
 
 
 def _require_arguments(pattern: PatternClass, converted: str, scalars: dict[str, float]) -> None:
@@ -80,36 +155,38 @@ def _require_arguments(pattern: PatternClass, converted: str, scalars: dict[str,
                 f"pattern {name_of(pattern)}: scalar '{name}' is not found in its trace by its stand-in"
                 f" {scalars[name]}; an op rounds or drops it: choose a value that float32 holds exactly"
             )
-        raise MisuseError(
-            f"pattern {name_of(pattern)}: argument '{name}' is not used by pattern(); remove it from all methods"
+        raise UnmatchableError(
+            f"pattern {name_of(pattern)}: argument '{name}' is not used by pattern(); remove it from all methods",
+            "unused_argument",
         )
 
 
 def name_of(pattern: PatternClass) -> str:
     """The variant's name. Raises MisuseError when name() raises or gives no string."""
-    with UserCode(f"pattern class {pattern.__name__}: name() raised"):
+    with own_code(f"pattern class {pattern.__name__}: name()"):
         name = pattern.name()
     if not isinstance(name, str) or not name:
         raise MisuseError(f"pattern class {pattern.__name__}: name() gives {name!r}; give a unique name")
     return name
 
 
-def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
-    """The example tensors, one for each argument of the pattern that is no scalar.
+def example_inputs(pattern: PatternClass, scalars: Collection[str] | None = None) -> list[torch.Tensor]:
+    """The example tensors, one for each argument of the pattern that is none of `scalars` (default: scalars()).
 
     Raises MisuseError when the numbers disagree, or when pattern and replacement take different arguments.
     """
-    with UserCode(f"pattern {name_of(pattern)}: inputs() raised"):
-        inputs = list(pattern.inputs())
+    with own_code(f"pattern {name_of(pattern)}: inputs()"):
+        inputs = _listed(pattern.inputs())
     if not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
-        raise MisuseError(f"pattern {name_of(pattern)}: inputs() gives something else than tensors")
+        raise MisuseError(f"pattern {name_of(pattern)}: inputs() gives something else than a list of tensors")
     names = argument_names(pattern)
-    other = list(inspect.signature(pattern.replacement).parameters)
+    other = _parameters(pattern, "replacement")
     if names != other:
         raise MisuseError(
             f"pattern {name_of(pattern)}: pattern takes {names}, replacement takes {other}; make them equal"
         )
-    wanted = [name for name in names if name not in scalars_of(pattern)]
+    numbers = scalars_of(pattern) if scalars is None else scalars
+    wanted = [name for name in names if name not in numbers]
     if len(inputs) != len(wanted):
         raise MisuseError(
             f"pattern {name_of(pattern)}: inputs() gives {len(inputs)} tensors for {len(wanted)} arguments {wanted}"
@@ -119,14 +196,35 @@ def example_inputs(pattern: PatternClass) -> list[torch.Tensor]:
 
 def argument_names(pattern: PatternClass) -> list[str]:
     """The names of the pattern's arguments, in order; those with a default that `scalars` lacks are left out."""
-    parameters = inspect.signature(pattern.pattern).parameters
-    return list(parameters)
+    return _parameters(pattern, "pattern")
+
+
+def _listed(given: Any) -> list[Any]:
+    """What inputs() gave, as a list; a lone tensor would be iterated over, so it is refused later on."""
+    return list(given) if isinstance(given, list | tuple) else [None]
+
+
+def _parameters(pattern: PatternClass, method: str) -> list[str]:
+    """The names of a method's parameters. Raises MisuseError for what a pattern cannot have: *args, **kwargs."""
+    try:
+        parameters = inspect.signature(getattr(pattern, method)).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise MisuseError(f"pattern {name_of(pattern)}: {method} is no function ({error})") from error
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise MisuseError(
+                f"pattern {name_of(pattern)}: {method}() takes {parameter}; name each argument, as inputs() gives them"
+            )
+    names = [parameter.name for parameter in parameters]
+    if names[:1] == ["self"]:
+        raise MisuseError(f"pattern {name_of(pattern)}: {method}() takes self; make it a @staticmethod")
+    return names
 
 
 def scalars_of(pattern: PatternClass) -> dict[str, float]:
     """The pattern's scalar stand-ins; none for classes of other back ends, which have no `scalars`."""
     method = getattr(pattern, "scalars", None)
-    with UserCode(f"pattern {name_of(pattern)}: scalars() raised"):
+    with own_code(f"pattern {name_of(pattern)}: scalars()"):
         found = dict(method()) if callable(method) else {}
     values = list(found.values())
     if not all(isinstance(value, int | float) and value == value for value in values):

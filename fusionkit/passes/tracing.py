@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -119,15 +120,26 @@ class _Lines(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        frame = _calling_frame(sys._getframe(1))
+        frame = calling_frame(sys._getframe(1))
         if frame is not None:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
             fx_traceback.set_stack_trace([place])
         return func(*args, **(kwargs or {}))
 
 
-def _calling_frame(frame: FrameType | None) -> FrameType | None:
+def calling_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame outside torch."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
         frame = frame.f_back
     return frame
+
+
+@contextlib.contextmanager
+def unlogged_retraces() -> Iterator[None]:
+    """torch logs as an error each retrace that fails; a pattern meets many places that it does not fit."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.registering import (
     PatternClass,
     argument_names,
@@ -17,7 +19,9 @@ from fusionkit.passes.registering import (
     name_of,
     scalars_of,
 )
-from fusionkit.patterns.loading import load_pattern_file
+from fusionkit.patterns.loading import read_pattern_file
+from fusionkit.patterns.naming import names_of_file
+from fusionkit.patterns.time_limit import within_limits
 from fusionkit.subjects.load import UserCode
 
 # Fused op -> the fusion whose sites it is for.
@@ -47,12 +51,28 @@ class _Ops(TorchDispatchMode):
 def trial_groups(path: Path) -> dict[str, Sequence[PatternClass]]:
     """The file's pattern classes, grouped by the fusion they stand for, in the file's order.
 
-    A class whose replacement calls no op of the table forms a group under its own name.
+    A class whose replacement calls no op of the table forms a group under its own name. A file with
+    register_..._graph_entries gives one FileGroup more, under the fusion whose fused op it names, else under the
+    file's own name; it comes first, or holds the classes of that fusion as well.
     """
+    file = read_pattern_file(path)
     groups: dict[str, list[PatternClass]] = {}
-    for pattern in load_pattern_file(path):
+    for pattern in file.patterns:
         groups.setdefault(fusion_of(pattern, path), []).append(pattern)
-    return dict(groups)
+    if not file.entries:
+        return dict(groups)
+    name = _fusion_named_in(path)
+    own = FileGroup(name, groups.pop(name, ()), file.entries)
+    return {name: own, **groups}
+
+
+def _fusion_named_in(path: Path) -> str:
+    """The one fusion whose fused op the file's text calls by name, else the file's own name."""
+    fusions = {op.partition("::")[2]: fusion for op, fusion in FUSION_OF_OP.items()}
+    tree = ast.parse(path.read_text("utf-8"))
+    called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = {fusions[name] for name in called if name in fusions}
+    return found.pop() if len(found) == 1 else names_of_file(path.stem).name
 
 
 def fusion_of(pattern: PatternClass, path: Path) -> str:
@@ -61,7 +81,8 @@ def fusion_of(pattern: PatternClass, path: Path) -> str:
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _Ops() as ops:
         tensors = iter([fake_like(tensor, "cpu") for tensor in example_inputs(pattern)])
         arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
-        with UserCode(f"{path}: replacement of {name_of(pattern)} does not run on its inputs():"):
+        what = f"{path}: replacement of {name_of(pattern)}"
+        with UserCode(f"{what} does not run on its inputs():"), within_limits(what):
             pattern.replacement(*arguments)
     found = [FUSION_OF_OP[name] for name in ops.names if name in FUSION_OF_OP]
     return found[0] if found else name_of(pattern)

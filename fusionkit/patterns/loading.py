@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
+import re
 import sys
 import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.facade import standing_in
 from fusionkit.npu.target import current_facade
+from fusionkit.patterns.foreign import foreign_surroundings
+from fusionkit.patterns.time_limit import within_limits
 from fusionkit.store import sha256_file
 
 _METHODS = ("name", "inputs", "pattern", "replacement")
+_ENTRIES = re.compile(r"register_\w+_graph_entries")
 
 
 def check_pattern_file(path: Path) -> None:
@@ -36,50 +44,89 @@ def check_pattern_file(path: Path) -> None:
         raise MisuseError(f"{path}: not UTF-8 Python source ({error}); mend the pattern file") from error
 
 
+@dataclass(frozen=True, slots=True)
+class PatternFile:
+    """What a pattern file holds: pattern classes, in the order of its groups, and registering functions.
+
+    `entries`: the functions register_..._graph_entries(pattern_pass), in the file's order; each adds
+    hand-written GraphPatternEntry objects to a torch PatternMatcherPass. `groups`: the lists' names and classes.
+    """
+
+    path: Path
+    patterns: tuple[type, ...]
+    entries: tuple[Callable[[Any], Any], ...]
+    groups: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
+
+
 def load_pattern_file(path: Path) -> list[type]:
     """Execute the file and return its pattern classes, in the order of its `...PatternGroup` lists.
 
-    While it is executed, `torch_npu` can be imported: the facade of the active target stands in for it.
-    Raises MisuseError naming the file, and the line where one is known.
+    Empty for a file that has graph entries only. See read_pattern_file.
+    """
+    return list(read_pattern_file(path).patterns)
+
+
+def read_pattern_file(path: Path) -> PatternFile:
+    """Execute the file and return what it holds.
+
+    While it is executed, `torch_npu` can be imported: the facade of the active target stands in for it; so can
+    what files of MindIE-SD's form import (see patterns.foreign). Raises MisuseError naming the file, and the
+    line where one is known; also where it does not end in time, or would end the process.
     """
     check_pattern_file(path)
-    module = _execute(path)
-    groups = [
-        value
-        for name, value in vars(module).items()
+    names = vars(_execute(path))
+    entries = tuple(value for name, value in names.items() if _ENTRIES.fullmatch(name) and callable(value))
+    groups = {
+        name: tuple(value)
+        for name, value in names.items()
         if name.endswith("PatternGroup") and isinstance(value, list | tuple)
-    ]
-    classes = [item for group in groups for item in group]
-    if not classes:
-        raise MisuseError(f"{path}: no list named ...PatternGroup with pattern classes; add one")
+    }
+    classes = tuple(item for group in groups.values() for item in group)
+    if not classes and not entries:
+        raise MisuseError(
+            f"{path}: no list named ...PatternGroup with pattern classes, and no function"
+            " register_..._graph_entries(pattern_pass); add one"
+        )
     for item in classes:
-        if not isinstance(item, type):
-            raise MisuseError(
-                f"{path}: {item!r} in a pattern group is no class; put in what create(...) returns"
-            )
-        missing = [method for method in _METHODS if not callable(getattr(item, method, None))]
-        if missing:
-            raise MisuseError(f"{path}: pattern {item.__name__} lacks static method(s) {', '.join(missing)}")
-    return classes
+        _require_pattern(item, path)
+    return PatternFile(path, classes, entries, groups)
+
+
+def _require_pattern(item: Any, path: Path) -> None:
+    if not isinstance(item, type):
+        raise MisuseError(f"{path}: {item!r} in a pattern group is no class; put in what create(...) returns")
+    missing = [method for method in _METHODS if not callable(getattr(item, method, None))]
+    if missing:
+        raise MisuseError(f"{path}: pattern {item.__name__} lacks static method(s) {', '.join(missing)}")
 
 
 def _execute(path: Path) -> ModuleType:
-    name = f"fusionkit_pattern_{sha256_file(path)[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise MisuseError(f"{path}: not a Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # inspect and dataclasses look a class's module up there
-    try:
-        with standing_in(current_facade()):
-            spec.loader.exec_module(module)
-    except FusionKitError:
-        raise
-    except (Exception, SystemExit) as error:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        where = f" line {frames[-1].lineno}" if frames else ""
-        what = (str(error).splitlines() or [""])[0]
-        raise MisuseError(f"{path}{where}: {type(error).__name__}: {what}; mend the pattern file") from error
-    finally:
-        sys.modules.pop(name, None)
+    """Run the file's top level, within limits, with the names around it that its form expects."""
+    root = f"fusionkit_pattern_{sha256_file(path)[:12]}"
+    with foreign_surroundings(path, root) as name, standing_in(current_facade()):
+        importlib.import_module(name.rpartition(".")[0])  # the packages that its relative imports go up
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise MisuseError(f"{path}: not a Python file; its name must end in .py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # inspect and dataclasses look a class's module up there
+        try:
+            with within_limits(f"{path}: its import"):
+                spec.loader.exec_module(module)
+        except FusionKitError as error:
+            raise _of_file(error, path) from error
+        except (Exception, SystemExit) as error:
+            frames = [
+                frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+            ]
+            where = f" line {frames[-1].lineno}" if frames else ""
+            what = (str(error).splitlines() or [""])[0]
+            raise MisuseError(
+                f"{path}{where}: {type(error).__name__}: {what}; mend the pattern file"
+            ) from error
     return module
+
+
+def _of_file(error: FusionKitError, path: Path) -> FusionKitError:
+    """The error, with the file named in it."""
+    return error if str(path) in str(error) else MisuseError(f"{path}: {error}")

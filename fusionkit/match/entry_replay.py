@@ -1,0 +1,119 @@
+"""A hit of a hand-written entry as two functions of the same inputs: the graph's own nodes, and what the handler made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.fx
+from torch._inductor.pattern_matcher import Match, PatternMatcherPass
+from torch.utils._pytree import tree_leaves
+
+from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
+from fusionkit.errors import MisuseError
+from fusionkit.numeric.replay import SiteReplay, replay_site
+from fusionkit.passes.graph_entries import FileGroup, register_entries
+from fusionkit.passes.graph_lint import new_nodes
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.registering import PatternClass
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySite:
+    """`original` and `replacement` take the values of the nodes `inputs`, in order."""
+
+    inputs: tuple[str, ...]
+    original: Callable[..., Any]
+    replacement: Callable[..., Any]
+
+
+def is_entry(group: Sequence[PatternClass], variant: str) -> bool:
+    """Whether `variant` names a hand-written entry of the group rather than one of its classes."""
+    return isinstance(group, FileGroup) and variant not in {pattern.name() for pattern in group}
+
+
+def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> EntrySite:
+    """Let the handler rewrite this one site in a copy of the graph, and cut out both sides.
+
+    The cut goes through the nodes that the handler's nodes read. Raises MisuseError where the entry does not
+    match there alone, since another pattern changed the graph first.
+    """
+    module = copy_graph_module(graph.module)
+    with new_nodes(module.graph) as made:
+        _only_at(match, group).apply(module)
+    before = {node.name: node for node in graph.module.graph.nodes}
+    if not made:
+        raise MisuseError(
+            f"pattern {match.variant}: it hit at {match.anchor} only after another pattern; replay it without that one"
+        )
+    result = _successor(before[match.anchor], module)
+    new = _behind(result, [node for node in made if not node._erased])
+    read = {operand.name for node in new for operand in node.all_input_nodes if operand not in new}
+    old = _behind(
+        before[match.anchor], [n for n in graph.nodes if n.op == "call_function" and n.name not in read]
+    )
+    read |= {operand.name for node in old for operand in node.all_input_nodes if operand not in old}
+    inputs = tuple(name for name in before if name in read)
+    return EntrySite(
+        inputs,
+        _function(graph.module, old, inputs, before[match.anchor]),
+        _function(module, new, inputs, result),
+    )
+
+
+def replay_entry(
+    site: EntrySite, match: SiteMatch, values: Mapping[str, Any], *, seed: int = 0
+) -> SiteReplay:
+    """Replay one site; `values` maps the names of its inputs to the tensors that a run had there."""
+    tensors = [values[name] for name in site.inputs]
+    return replay_site(
+        site.original, site.replacement, tensors, seed=seed, name=f"{match.pattern}:{match.anchor}"
+    )
+
+
+def _only_at(match: SiteMatch, group: FileGroup) -> PatternMatcherPass:
+    """A pass with the group's entries that rewrites at the match's anchor and nowhere else."""
+
+    def check(name: str, found: Match, allowed: Callable[[Match], Any]) -> bool:
+        here = name == match.variant and found.output_node().name == match.anchor
+        return here and bool(allowed(found))
+
+    matcher = PatternMatcherPass()
+    for register in group.entries:
+        register_entries(register, matcher, check)
+    return matcher
+
+
+def _successor(root: torch.fx.Node, module: torch.fx.GraphModule) -> torch.fx.Node:
+    """What stands in the rewritten graph in the place of `root`: the operand that its first user has there."""
+    user = next(iter(root.users))
+    place = tree_leaves((user.args, user.kwargs)).index(root)
+    (same,) = [node for node in module.graph.nodes if node.name == user.name]
+    found = tree_leaves((same.args, same.kwargs))[place]
+    if not isinstance(found, torch.fx.Node):
+        raise MisuseError(f"node {user.name} has no operand any more in the place of {root.name}")
+    return found
+
+
+def _behind(end: torch.fx.Node, among: Collection[torch.fx.Node]) -> list[torch.fx.Node]:
+    """`end` and the nodes `among` that it depends on through such nodes alone, in graph order."""
+    allowed, reached, waiting = set(among), set(), [end]
+    while waiting:
+        node = waiting.pop()
+        if node in allowed and node not in reached:
+            reached.add(node)
+            waiting.extend(node.all_input_nodes)
+    return sorted(reached)
+
+
+def _function(
+    module: torch.fx.GraphModule, nodes: Sequence[torch.fx.Node], inputs: Sequence[str], result: torch.fx.Node
+) -> torch.fx.GraphModule:
+    """The nodes as a function of `inputs`."""
+    cut = torch.fx.Graph()
+    copies = {name: cut.placeholder(name) for name in inputs}
+    for node in nodes:
+        copies[node.name] = cut.node_copy(node, lambda operand: copies[operand.name])
+    cut.output(copies[result.name])
+    return torch.fx.GraphModule(module, cut)

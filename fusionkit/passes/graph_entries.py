@@ -1,0 +1,146 @@
+"""Hand-written GraphPatternEntry objects, from a file's register_..._graph_entries(pattern_pass)."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+import torch
+import torch.fx
+from torch._guards import detect_fake_mode
+from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherPass
+
+from fusionkit.errors import MisuseError
+from fusionkit.passes.graph_lint import lint_rewrite, new_nodes
+from fusionkit.passes.registering import PatternClass
+from fusionkit.patterns.time_limit import own_code
+
+Register = Callable[[Any], Any]
+EntryCheck = Callable[[str, Match, Callable[[Match], Any]], bool]
+
+
+class FileGroup(Sequence[PatternClass]):
+    """A pattern group of a file: its pattern classes, as the sequence that it is, and registering functions.
+
+    A group of entries alone is an empty sequence of classes. `name` is the fusion that it stands for.
+    """
+
+    def __init__(self, name: str, patterns: Sequence[PatternClass], entries: Sequence[Register]) -> None:
+        self.name = name
+        self.patterns = tuple(patterns)
+        self.entries = tuple(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> PatternClass: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PatternClass]: ...
+    def __getitem__(self, index: int | slice) -> PatternClass | Sequence[PatternClass]:
+        """The class or classes at `index`."""
+        return self.patterns[index]
+
+    def __len__(self) -> int:
+        """How many classes; entries do not count."""
+        return len(self.patterns)
+
+
+def register_entries(register: Register, into: PatternMatcherPass, check: EntryCheck) -> int:
+    """Let a file register its entries in `into`; returns how many there are.
+
+    Each becomes an entry of this pass alone (the file's own objects are left as they are) whose extra_check is
+    `check(entry name, match, the entry's own check)`. An entry's name is that of its handler.
+    Raises MisuseError when the function raises, does not end, or registers nothing.
+    """
+    name = getattr(register, "__name__", "register_graph_entries")
+    known = {id(entry) for entry in _entries(into)}
+    with own_code(f"{name}(pattern_pass)"):
+        register(into)
+    own: dict[int, PatternEntry] = {}
+    for found in into.patterns.values():
+        for index, entry in enumerate(found):
+            if id(entry) in known:
+                continue
+            if not isinstance(entry, PatternEntry):
+                raise MisuseError(
+                    f"{name}(pattern_pass) registers {entry!r:.60}; register GraphPatternEntry objects"
+                )
+            if id(entry) not in own:
+                own[id(entry)] = _of_this_pass(entry, check)
+            found[index] = own[id(entry)]
+    if not own:
+        raise MisuseError(
+            f"{name}(pattern_pass) registers nothing in the pass that it is given; use"
+            " GraphPatternEntry(...).register(pattern_pass)"
+        )
+    return len(own)
+
+
+def _entries(matcher: PatternMatcherPass) -> Iterator[PatternEntry]:
+    for found in matcher.patterns.values():
+        yield from found
+
+
+def _of_this_pass(entry: PatternEntry, check: EntryCheck) -> PatternEntry:
+    name = entry_name(entry)
+    handler = getattr(entry, "handler", None)
+    own, allowed = copy.copy(entry), entry.extra_check
+    own.extra_check = lambda match: check(name, match, allowed)
+    if handler is not None:
+        own.handler = _guarded(handler, name)  # type: ignore[attr-defined]
+    return own
+
+
+def entry_name(entry: PatternEntry) -> str:
+    """The name of an entry's handler, else of its kind."""
+    return str(getattr(getattr(entry, "handler", None), "__name__", type(entry).__name__))
+
+
+def _guarded(handler: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(handler)
+    def handle(match: Match, *args: Any, **kwargs: Any) -> Any:
+        with own_code(f"handler {name}"):
+            return handler(match, *args, **kwargs)
+
+    return handle
+
+
+def watch_rewrites(matcher: PatternMatcherPass, names: dict[int, str]) -> None:
+    """Lint every rewrite of every entry of `matcher`; `names` maps the id of an entry to its pattern's name.
+
+    A node that a handler made and left without meta["val"] gets it first, where it can be computed.
+    """
+    for entry in {id(entry): entry for entry in _entries(matcher)}.values():
+        name = names.get(id(entry), entry_name(entry))
+        vars(entry)["apply"] = _linted(entry.apply, name)
+
+
+def _linted(apply: Callable[..., None], name: str) -> Callable[..., None]:
+    def linted(match: Match, graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+        matched = list(match.nodes)
+        with new_nodes(graph) as made:
+            apply(match, graph, node)
+        complete_metadata(made)
+        lint_rewrite(graph, name, made, matched)
+
+    return linted
+
+
+def complete_metadata(nodes: Sequence[torch.fx.Node]) -> None:
+    """Compute meta["val"] of those calls among `nodes` that lack it, from their operands' fake tensors.
+
+    A handler inserts bare calls; without the value no later pattern could match there. What cannot be computed
+    stays as it is.
+    """
+    for node in nodes:
+        if node._erased or node.op != "call_function" or "val" in node.meta:
+            continue
+        operands = node.all_input_nodes
+        if not all("val" in operand.meta for operand in operands):
+            continue
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
+        mode = detect_fake_mode([operand.meta["val"] for operand in operands])
+        if mode is None or not callable(node.target):
+            continue
+        with mode, torch.no_grad(), own_code(f"inserted node {node.name} ({node.target})"):
+            node.meta["val"] = node.target(*args, **kwargs)

@@ -1,0 +1,73 @@
+"""Can a search function be found in a graph at all? It must give back tensors and leave its arguments alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fusionkit.errors import MisuseError
+from fusionkit.passes.tracing import calling_frame
+
+
+class _Mutations(TorchDispatchMode):
+    """Notes the first op that writes into one of the arguments, or into a view of one, and its line."""
+
+    def __init__(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._arguments = arguments
+        self.found: str | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if self.found is None and func._schema.is_mutable:
+            written = {
+                value.untyped_storage()._cdata
+                for value in _written(func._schema, args, kwargs or {})
+                if isinstance(value, torch.Tensor)
+            }
+            hit = [n for n, t in self._arguments.items() if t.untyped_storage()._cdata in written]
+            if hit:
+                frame = calling_frame(sys._getframe(1))
+                line = f", line {frame.f_lineno}" if frame is not None else ""
+                self.found = f"argument '{hit[0]}' in place ({func}{line})"
+        return func(*args, **(kwargs or {}))
+
+
+def _written(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The values of the arguments that the schema says are written to."""
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
+    values = [
+        given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+    ]
+    return pytree.tree_leaves(values)
+
+
+def require_searchable(name: str, search: Any, arguments: Mapping[str, Any]) -> None:
+    """Run `search` once on `arguments` (fake tensors, numbers for scalars).
+
+    Raises MisuseError when it writes into an argument: the traced pattern loses the write, and a model's graph
+    has none, so that what is found is not what is meant. Likewise when it gives back anything but tensors: a
+    pattern without an output has no node to begin the search at (pytorch issue 149879). Errors of `search`
+    itself pass.
+    """
+    tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
+    with torch.no_grad(), _Mutations(tensors) as mutations:
+        result = search(*arguments.values())
+    if mutations.found is not None:
+        raise MisuseError(
+            f"pattern {name}: pattern() changes {mutations.found}: a search function that mutates matches nothing;"
+            " write it without in-place ops"
+        )
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
+        kinds = "nothing" if result is None or not outputs else f"{type(result).__name__} {result!r:.60}"
+        raise MisuseError(
+            f"pattern {name}: pattern() returns {kinds}, so it matches nothing; return the tensor that its chain"
+            " ends in"
+        )

@@ -1,0 +1,208 @@
+"""What a pattern file of MindIE-SD's own form expects around it, provided for the time of its import.
+
+Such a file stands three packages deep (mindiesd/compilation/patterns) and imports relative to them, or from
+mindiesd itself. Stand-in modules answer; what they do not know becomes a placeholder that fails when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import logging
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target
+from fusionkit.patterns.pattern_base import PatternBase
+
+Tensor = torch.Tensor
+
+
+class ForeignName:
+    """A name that the file imports and the kit has nothing for: it may be held, not used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> ForeignName:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return ForeignName(f"{self._name}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise MisuseError naming what was called."""
+        self._fail("called")
+
+    def __bool__(self) -> NoReturn:
+        """Raise MisuseError: the kit cannot know."""
+        self._fail("asked for its truth")
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> NoReturn:
+        """Raise MisuseError: it is no operand."""
+        for value in tree_leaves((args, kwargs or {})):
+            if isinstance(value, cls):
+                value._fail(f"handed to {getattr(func, '__name__', func)}")
+        raise TypeError(f"{func} got a {cls.__name__}")
+
+    def _use(self, *_: Any) -> NoReturn:
+        self._fail("used as a value")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _use
+    __pow__ = __rpow__ = __neg__ = __getitem__ = __iter__ = __len__ = __index__ = __int__ = __float__ = _use
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
+        """Raise MisuseError: a class cannot be derived from what is not there."""
+        self._fail("subclassed")
+
+    def _fail(self, how: str) -> NoReturn:
+        raise MisuseError(
+            f"{self._name} is {how}, and fusionkit has nothing for it: it knows {', '.join(PROVIDED)};"
+            " write the computation out, or install the package and use target npu"
+        )
+
+
+def muls_add(x: Tensor, y: Tensor, scale: float) -> Tensor:
+    """x * scale + y; x and y of one shape and dtype (MindIE-SD mindiesd/layers, tests of muls_add)."""
+    return x * scale + y
+
+
+def layernorm_scale_shift(
+    layernorm: torch.nn.LayerNorm, x: Tensor, scale: Tensor, shift: Tensor, fused: bool = True
+) -> Tensor:
+    """layer_norm(x) * (1 + scale) + shift; x [B, S, D], scale and shift [B, D] or [B, 1, D].
+
+    A layer norm that is made in a replacement has gain 1 and no shift, so only its eps counts (MindIE-SD
+    mindiesd/layers/adalayernorm.py).
+    """
+    del fused
+    if scale.dim() == 2 and x.dim() == 3:
+        scale, shift = scale.unsqueeze(1), shift.unsqueeze(1)
+    result: Tensor = torch.ops.fusionkit.layer_norm_scale_shift(x, scale, shift, layernorm.eps)
+    return result
+
+
+_ROTARY_MODES = {"rotated_half": "half", "rotated_interleaved": "interleave"}
+
+
+def rotary_position_embedding(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    rotated_mode: str = "rotated_half",
+    head_first: bool = False,
+    fused: bool = True,
+) -> Tensor:
+    """x * cos + rotate(x) * sin by npu_rotary_mul; x [B, S, N, D] (MindIE-SD mindiesd/layers/rope.py)."""
+    del head_first, fused
+    if rotated_mode not in _ROTARY_MODES:
+        raise MisuseError(
+            f"rotary_position_embedding: rotated_mode {rotated_mode!r}; use {' or '.join(_ROTARY_MODES)}"
+        )
+    result: Tensor = torch.ops.npu.npu_rotary_mul(x, cos, sin, _ROTARY_MODES[rotated_mode])
+    return result
+
+
+def register_pattern_to_pass(pattern_or_patterns: object) -> None:
+    """Nothing: the file's ...PatternGroup lists are registered by whoever loads it."""
+    del pattern_or_patterns
+
+
+# Names that any stand-in module gives, whichever module they are asked of.
+PROVIDED: dict[str, Any] = {
+    "PatternBase": PatternBase,
+    "muls_add": muls_add,
+    "layernorm_scale_shift": layernorm_scale_shift,
+    "rotary_position_embedding": rotary_position_embedding,
+    "register_pattern_to_pass": register_pattern_to_pass,
+    "logger": logging.getLogger("mindiesd"),
+}
+
+
+class _StandIn(ModuleType):
+    """A module (and package) that has every name: a provided one, or a placeholder."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        public = ".".join(["mindiesd", *self.__name__.split(".")[1:], name])
+        return PROVIDED[name] if name in PROVIDED else ForeignName(public)
+
+
+class _Loader(importlib.abc.Loader):
+    """Makes a stand-in module; there is nothing to execute."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """The stand-in."""
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing."""
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Answers for the packages above the file, and for mindiesd; a file beside it is loaded as it stands."""
+
+    def __init__(self, root: str, folder: Path) -> None:
+        self._root = root
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A spec for a module of ours, None for any other."""
+        del path, target
+        if not f"{fullname}.".startswith((f"{self._root}.", "mindiesd.")):
+            return None
+        package, _, name = fullname.rpartition(".")
+        beside = self._folder / f"{name}.py"
+        if package == f"{self._root}.{_DEPTH}" and beside.is_file():
+            return importlib.util.spec_from_file_location(fullname, beside)
+        return importlib.machinery.ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+_DEPTH = "compilation.patterns"
+
+
+@contextmanager
+def foreign_surroundings(path: Path, root: str) -> Iterator[str]:
+    """Gives the name to import the file under; inside, relative imports and `import mindiesd` are answered.
+
+    `root`: a name that no module has. On target npu an installed mindiesd is used itself. Afterwards sys.modules
+    and sys.meta_path are as before; the file keeps what it imported.
+    """
+    before = {name: module for name, module in sys.modules.items() if _is_mindiesd(name)}
+    real = current_target() == "npu" and importlib.util.find_spec("mindiesd") is not None
+    finder = _Finder(root, path.parent)
+    sys.meta_path.insert(len(sys.meta_path) if real else 0, finder)
+    if not real:
+        _forget(_is_mindiesd)
+    try:
+        yield f"{root}.{_DEPTH}.{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
+    finally:
+        sys.meta_path.remove(finder)
+        _forget(lambda name: name.split(".")[0] == root)
+        if not real:
+            _forget(_is_mindiesd)
+            sys.modules.update(before)
+
+
+def _is_mindiesd(name: str) -> bool:
+    return name.split(".")[0] == "mindiesd"
+
+
+def _forget(ours: Any) -> None:
+    for name in [name for name in sys.modules if ours(name)]:
+        del sys.modules[name]

@@ -1,0 +1,139 @@
+"""Running a pattern file's own code: it may loop without end, or try to end the process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fusionkit.errors import MisuseError
+from fusionkit.subjects.load import UserCode
+from fusionkit.subjects.places import is_installed
+
+# What one step of one pattern (import, inputs, one trace) may take, in seconds.
+TIME_LIMIT_S = 30.0
+
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
+
+
+class _TimeIsUpError(BaseException):
+    """Interrupts a user's code; no Exception, so that an `except Exception` in it does not swallow it."""
+
+
+class _ProcessExitError(BaseException):
+    """Takes the place of os._exit."""
+
+
+@contextmanager
+def within_limits(what: str, seconds: float | None = None) -> Iterator[None]:
+    """A block that runs a user's code; it may neither last longer than `seconds` (default TIME_LIMIT_S) nor
+    end the process.
+
+    Both become one MisuseError that begins with `what` and ends with the line where the code was. Other errors
+    pass (see subjects.load.UserCode). In the main thread a timer signal interrupts the block, in another thread
+    an exception that is set from outside; where a loop swallows it, it is set again every second. Either acts
+    between two steps of the Python interpreter: one call into C that does not come back is not interrupted,
+    nor is a process that a signal or a crash ends. Blocks may be nested; the outer timer goes on.
+    """
+    limit = TIME_LIMIT_S if seconds is None else seconds
+    try:
+        with _without_exit(), _interrupted_after(limit):
+            yield
+    except _TimeIsUpError as error:
+        raise MisuseError(
+            f"{what} does not end within {limit:g} s{_place(error)}; a loop without end? mend the pattern file"
+        ) from None
+    except _ProcessExitError as error:
+        raise MisuseError(f"{what} ends the process ({error}){_place(error)}; remove that") from None
+
+
+@contextmanager
+def own_code(what: str, seconds: float | None = None) -> Iterator[None]:
+    """`within_limits`, and whatever else the code raises (sys.exit included) as one MisuseError: `what` raised ..."""
+    with UserCode(f"{what} raised"), within_limits(what, seconds):
+        yield
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not is_installed(f.filename) and not f.filename.startswith(("<", _PACKAGE))]
+    return f" (at {own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+@contextmanager
+def _without_exit() -> Iterator[None]:
+    """os._exit raises, for the time of the block; in a forked process it does what it always does."""
+    process = os.getpid()
+
+    def refuse(status: int = 0) -> None:
+        if os.getpid() != process:
+            real(status)
+        raise _ProcessExitError(f"os._exit({status})")
+
+    real = os._exit
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = real
+
+
+def _interrupted_after(seconds: float) -> AbstractContextManager[None]:
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+        return _signalled(seconds)
+    return _raised_from_outside(seconds)
+
+
+@contextmanager
+def _signalled(seconds: float) -> Iterator[None]:
+    """SIGALRM in the main thread; a handler and timer that were set before go on afterwards."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise _TimeIsUpError
+
+    started = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    before, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    with ExitStack() as stack:
+        stack.callback(_restore_timer, handler, before, interval, started)
+        yield
+
+
+def _restore_timer(handler: Any, before: float, interval: float, started: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)
+    if before:
+        left = before - (time.monotonic() - started)
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), interval)
+
+
+@contextmanager
+def _raised_from_outside(seconds: float) -> Iterator[None]:
+    """A watching thread that sets the exception in this one, again each second until the block is left."""
+    left = threading.Event()
+    lock = threading.Lock()
+    thread = ctypes.c_ulong(threading.get_ident())
+
+    def watch() -> None:
+        wait = seconds
+        while not left.wait(wait):
+            with lock:
+                if not left.is_set():
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_TimeIsUpError))
+            wait = 1.0
+
+    threading.Thread(target=watch, daemon=True, name="fusionkit-time-limit").start()
+    try:
+        yield
+    finally:
+        with lock:
+            left.set()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, None)
