@@ -1,4 +1,4 @@
-"""fusionkit hits and fusionkit explain: which sites a pattern takes, and why it misses the others."""
+"""fusionkit hits: which sites the patterns take, held against the independent count."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from fusionkit.commands.subject import (
     add_subject_options,
     make_matching,
     names_of,
-    told,
 )
 from fusionkit.errors import MisuseError
 from fusionkit.verdict import Verdict
 
 if TYPE_CHECKING:
     from fusionkit.match.hits import HitReport
-    from fusionkit.match.missing import ExplainReport
 
 
 def _configure_hits(parser: argparse.ArgumentParser) -> None:
@@ -105,75 +103,10 @@ def _changes(lock: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _configure_explain(parser: argparse.ArgumentParser) -> None:
-    add_subject_options(parser)
-    add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _explain(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.missing import explain_pattern
-
-    from_file = arguments.pattern.endswith(".py")
-    if from_file:
-        from fusionkit.npu.target import use_target
-        from fusionkit.passes.trial import trial_groups
-
-        use_target(arguments.target)
-        names = tuple(trial_groups(Path(arguments.pattern)))
-        matching, counts = make_matching(arguments, (), (arguments.pattern,))
-    else:
-        names = (arguments.pattern,)
-        matching, counts = make_matching(arguments, names)
-    reports = [explain_pattern(matching, name, counts) for name in names]
-    if arguments.json:
-        write_result(reports[0].to_dict() if len(reports) == 1 else [report.to_dict() for report in reports])
-    else:
-        for report in reports:
-            _print_explained(report)
-        for line in matching.capture.notes:
-            write_line(f"note: {line}")
-    found = any(report.hits.matches or report.hits.fused for report in reports)
-    return 1 if any(report.missed for report in reports) or not found else 0
-
-
-def _print_explained(report: ExplainReport) -> None:
-    fused = f", {len(report.hits.fused)} already fused" if report.hits.fused else ""
-    write_line(
-        f"{report.pattern}: {len(report.hits.hits)} hits{fused}, {len(report.hits.skipped)} skipped,"
-        f" {len(report.missed)} missed"
-    )
-    for site in report.hits.fused:
-        write_line(f"  already fused {told(site.module)} ({site.anchor}): {site.source} calls {site.op}")
-    for match in report.hits.skipped:
-        write_line(f"  skipped {told(match.module)} ({match.anchor}): {match.reason}")
-    for item in report.missed:
-        write_line(
-            f"  missed {told(item.module)} ({told(item.anchor)}, {told(item.source)}), nearest variant {item.pattern}"
-        )
-        for cause in item.causes:
-            write_line(
-                f"    {cause.type}: pattern node {told(cause.pattern_node)}, graph node {told(cause.graph_node)}:"
-                f" pattern has {cause.expected}, graph has {cause.actual}"
-            )
-            write_line(f"      {cause.fix}")
-
-
 HITS = Command(
     "hits",
     "count a subject's hits per pattern and site, against the independent count of sites",
     "fusionkit hits flux --json",
     _configure_hits,
     _hits,
-)
-
-EXPLAIN = Command(
-    "explain",
-    "say for every site that a pattern misses why, to the node",
-    "fusionkit explain flux --pattern my_rms_norm_pattern.py",
-    _configure_explain,
-    _explain,
 )

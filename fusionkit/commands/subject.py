@@ -11,6 +11,7 @@ from fusionkit.commands.progress import step
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
+    from fusionkit.capture.graphs import Capture
     from fusionkit.config import CompilationConfig
     from fusionkit.match.matching import Matching
     from fusionkit.subjects.build import Subject
@@ -106,11 +107,7 @@ def make_matching(
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule
 
-        if arguments.train or arguments.dynamic:
-            raise MisuseError(
-                f"{arguments.subject}: a capsule's graphs are made already; give --train and --dynamic to"
-                " `fusionkit capture`"
-            )
+        _refuse_graph_options(arguments)
         use_target(arguments.target)
         capture = read_capsule(Path(arguments.subject))
         chosen = default_patterns(capture.counts) if patterns is None else patterns
@@ -124,6 +121,41 @@ def make_matching(
     counted = any(count.sites is not None for count in counts.values())  # by a plain forward
     compiled = compile_subject(subject, config, has_run=counted, **graph_options(arguments))
     return matching_of(compiled), counts
+
+
+def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Capture:
+    """The graphs of a capsule, or of the subject compiled now without patterns, with the independent count.
+
+    `freezing`: have the window behind freezing as well, where the target has values to fold.
+    """
+    from fusionkit.capture.capturing import capture_graphs
+    from fusionkit.capture.counted import with_counts
+    from fusionkit.npu.target import use_target
+    from fusionkit.subjects.sites import expected_counts
+
+    if is_capsule(arguments.subject):
+        from fusionkit.capture.reading import read_capsule
+
+        _refuse_graph_options(arguments)
+        use_target(arguments.target)
+        return read_capsule(Path(arguments.subject))
+    subject = load(arguments, train=arguments.train)
+    step("counting sites in eager mode")
+    counts = expected_counts(subject)
+    step("compiling")
+    wanted = arguments.window == "after-freezing" or (freezing and not subject.fake and not arguments.train)
+    capture = capture_graphs(
+        subject, decompositions=arguments.decompositions, freezing=wanted, **graph_options(arguments)
+    )
+    return with_counts(capture, subject.model, counts)
+
+
+def _refuse_graph_options(arguments: argparse.Namespace) -> None:
+    if arguments.train or arguments.dynamic:
+        raise MisuseError(
+            f"{arguments.subject}: a capsule's graphs are made already; give --train and --dynamic to"
+            " `fusionkit capture`"
+        )
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx
 
 from fusionkit.capture.sources import source_line
-from fusionkit.match.align import Difference
+from fusionkit.match.differences import Difference
 
 # Type -> what to do about it, in the words of the pattern's author. The seven classical types first.
 FIXES: dict[str, str] = {
@@ -24,6 +24,13 @@ FIXES: dict[str, str] = {
     "dynamic_shape": "let the size vary: compute it from the inputs' shape, or use a GraphPatternEntry with Ignored() sizes",
     "extra_user": "the node is also used outside the pattern: end the pattern before it, or give the value back as an output",
     "shared_node": "use one node where the graph has one, and two where it has two",
+    "mutation_region": "a mutating op stands between these nodes: take the mutation out of the model's chain, or end the"
+    " pattern before it; the matcher never takes nodes from both sides",
+    "missing_meta": "the node that this argument meets has no fake value: give it meta['val'] where the pass that made it runs",
+    "unused_argument": "take the argument out of inputs(), pattern() and replacement(); the matcher cannot bind it",
+    "duplicate": "the same pattern is registered already: take one of the two out",
+    "wrong_window": "apply the pattern in the window in which it matches",
+    "not_registered": "put the class into the file's ...PatternGroup list, or name the file in the config's pattern_files",
     "retrace_error": "the pattern cannot be traced at this site's shapes; make it rank- and size-agnostic",
     "consumed_earlier": "another pattern took these nodes first; register the longer fusion before the shorter one",
     "flag_off": "switch the fusion on in config.FusionPatterns",
@@ -52,8 +59,8 @@ class Cause:
         return asdict(self)
 
 
-def cause_of(difference: Difference) -> Cause:
-    """A difference of the alignment, told with sources and fix."""
+def cause_of(difference: Difference, edit: str | None = None) -> Cause:
+    """A difference of the alignment, told with sources, fix and edit."""
     return Cause(
         type=difference.type,
         pattern_node=_name(difference.pattern_node),
@@ -63,6 +70,7 @@ def cause_of(difference: Difference) -> Cause:
         pattern_source=source_line(difference.pattern_node) if difference.pattern_node is not None else "",
         graph_source=source_line(difference.graph_node) if difference.graph_node is not None else "",
         fix=FIXES[difference.type],
+        edit=edit,
     )
 
 

@@ -1,31 +1,37 @@
-"""Why a pattern misses a site: torch's matcher says that it does, the alignment says how."""
+"""Why a pattern misses a site: torch's matcher says that and where it stops, the alignment says all that differs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-import torch.fx
-from torch._guards import detect_fake_mode
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line
-from fusionkit.match.align import Alignment, Difference, align
+from fusionkit.match.align import outputs_of
 from fusionkit.match.causes import Cause, cause_of, plain_cause
-from fusionkit.match.literals import literal_differences
+from fusionkit.match.differences import (
+    Difference,
+    Surroundings,
+    structural_differences,
+)
+from fusionkit.match.edits import edit_of
+from fusionkit.match.literal_differences import literal_differences
 from fusionkit.match.ops import FORM_OPS, describe, packet
-from fusionkit.passes.hits import SiteMatch
-from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, scalars_of
-from fusionkit.passes.tracing import TraceFunction
+from fusionkit.match.places import Place, Places
+from fusionkit.match.refusals import refused_by_matcher
+from fusionkit.match.rows import AlignedRow, aligned_rows
+from fusionkit.match.variants import RETRACE_ERRORS, Answer, Variant
 
 
 @dataclass(frozen=True, slots=True)
 class SiteExplanation:
-    """One site that a pattern should have taken: where it is, the nearest variant, and every cause."""
+    """One site that a pattern should have taken: where it is, the nearest variant, and every cause.
+
+    `anchor`: the graph node at which the pattern would end. `stage` and `said`: where torch's matcher stopped, and
+    its own words. `nodes`: the graph nodes that take part; `rows`: pattern and graph side by side. `place`: the
+    alignment itself, for what goes on from here.
+    """
 
     anchor: str
     module: str
@@ -33,6 +39,11 @@ class SiteExplanation:
     status: str
     pattern: str
     causes: tuple[Cause, ...]
+    stage: str = ""
+    said: str = ""
+    nodes: tuple[str, ...] = ()
+    rows: tuple[AlignedRow, ...] = ()
+    place: Place | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The site of the explain JSON."""
@@ -42,100 +53,94 @@ class SiteExplanation:
             "source": self.source,
             "status": self.status,
             "pattern": self.pattern,
+            "stage": self.stage,
+            "matcher": self.said,
+            "nodes": list(self.nodes),
             "causes": [cause.to_dict() for cause in self.causes],
         }
 
 
 class Explainer:
-    """Explains misses of one pattern group in one graph (as it stood before the patterns)."""
+    """Explains misses of one pattern's variants in one graph (as it stood before the patterns).
+
+    `taken` maps nodes that another match took to what took them.
+    """
 
     def __init__(
-        self,
-        graph: CapturedGraph,
-        group: Sequence[PatternClass],
-        trace: TraceFunction,
-        matches: Sequence[SiteMatch] = (),
-        device: str = "cpu",
+        self, graph: CapturedGraph, variants: Sequence[Variant], taken: Mapping[str, str] | None = None
     ) -> None:
         self._graph = graph
-        self._trace = trace
-        self._counts = Counter(packet(node) for node in graph.nodes)
-        self._variants = [(pattern, _trace_variant(pattern, trace, device)) for pattern in group]
-        self._taken = {
-            name: match.pattern for match in matches if match.status == "hit" for name in match.nodes
-        }
+        self._variants = variants
+        self._taken = dict(taken or {})
+        self._places = Places(graph.nodes, variants)
+        self._found: dict[frozenset[str], list[Place]] = {}
 
-    def anchors(self, nodes: Sequence[torch.fx.Node], *, telling: bool = False) -> list[torch.fx.Node]:
-        """The nodes among `nodes` at which a site of the pattern can be recognised, in graph order.
+    def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
+        """Every place that most of a variant's ops stand at, the nearest first; `skip` names nodes of matches."""
+        near = [place for place in self._all(skip) if place.is_near and not _mostly(place, skip)]
+        return [self.tell(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
 
-        `telling`: only ops that say which fusion a chain belongs to; without it any op of the pattern will do.
-        """
-        for wanted in self._anchor_packets():
-            if telling and wanted not in self._telling_packets():
-                continue
-            found = [node for node in nodes if packet(node) == wanted]
-            if found:
-                return found
-        return []
+    def explain(
+        self, module: str, ordinal: int, skip: frozenset[str] = frozenset(), of: int = 1
+    ) -> SiteExplanation:
+        """Explain the `ordinal`-th of `of` unmatched sites of module path `module`; `skip` names nodes of matches."""
+        own = [p for p in self._all(skip) if any(below(path, module) for path in p.modules)]
+        exact = [p for p in own if any(path == module for path in p.modules)] or own
+        if not exact:
+            exact = self._below(module, skip)
+        if not exact:
+            return self._without_place(module, skip)
+        nearest = sorted(exact, key=lambda place: place.likeness)[: max(of, 1)]
+        in_order = [place for place in exact if place in nearest]
+        return self.tell(in_order[min(ordinal, len(in_order) - 1)])
 
-    def explain(self, module: str, ordinal: int, skip: frozenset[str] = frozenset()) -> SiteExplanation:
-        """Explain the `ordinal`-th unmatched site below module path `module`.
-
-        `skip` names the anchors of sites that were matched.
-        """
-        nodes = [
-            node for node in self._graph.nodes if below(module_path(node), module) and node.name not in skip
-        ]
-        calls = [node for node in nodes if node.op == "call_function"]
-        anchors = self.anchors(calls)
-        if not anchors:
-            return self._without_anchor(module, calls)
-        return self.explain_anchor(anchors[min(ordinal, len(anchors) - 1)])
-
-    def explain_anchor(self, anchor: torch.fx.Node) -> SiteExplanation:
-        """Explain the site around one graph node: nearest variant, all causes."""
-        tried = [
-            (pattern, graph, align(node, anchor))
-            for pattern, graph in self._variants
-            for node in graph.nodes
-            if packet(node) == packet(anchor)
-        ]
-        judged = [
-            (pattern, alignment, self._differences(pattern, graph, alignment))
-            for pattern, graph, alignment in tried
-        ]
-        pattern, alignment, differences = max(
-            judged, key=lambda item: (len(item[1].pairs) - 0.75 * len(item[2]), -len(item[2]))
-        )
-        causes = [cause_of(difference) for difference in differences]
-        causes.extend(self._consumed(alignment))
+    def tell(self, place: Place) -> SiteExplanation:
+        """All that keeps the nearest variant from matching at one place."""
+        alignment, variant = place.alignment, place.variant
+        root = alignment.roots[0][1]
+        answer = variant.ask(root)
+        differences = self._differences(place, answer)
+        causes = [cause_of(difference, edit_of(difference, alignment)) for difference in differences]
+        if not causes and answer.stage == "hit":
+            causes.extend(self._consumed(place))
         if not causes:
             causes.append(
                 plain_cause(
-                    "unexplained", graph_node=anchor.name, expected="a match", actual="refused by the matcher"
+                    "unexplained",
+                    graph_node=root.name,
+                    expected="a match",
+                    actual=f"refused by the matcher: {answer.said}"[:300],
                 )
             )
         return SiteExplanation(
-            anchor.name, module_path(anchor), source_line(anchor), "miss", pattern.name(), tuple(causes)
+            root.name,
+            _module_of(place),
+            source_line(root),
+            "miss",
+            variant.name,
+            tuple(causes),
+            answer.stage,
+            answer.said[:2000],
+            tuple(node.name for node in alignment.graph_nodes),
+            aligned_rows(variant, alignment, differences),
+            place,
         )
 
-    def _differences(
-        self, pattern: PatternClass, graph: torch.fx.Graph, alignment: Alignment
-    ) -> list[Difference]:
-        scalars = scalars_of(pattern)
+    def _differences(self, place: Place, answer: Answer) -> list[Difference]:
+        variant, alignment = place.variant, place.alignment
+        found = refused_by_matcher(variant, alignment, answer)
+        if found:
+            return found
+        around = Surroundings(frozenset(self._places.present), variant.stands_in, outputs_of(variant.graph))
+        structural = structural_differences(alignment, around)
         try:
-            specific = _retrace(pattern, graph, alignment, self._trace)
-        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
-            what = (str(error).splitlines() or ["?"])[0]
-            node = next(iter(alignment.pairs))
-            failed = Difference(
-                "retrace_error", node, alignment.pairs[node], "a trace", f"{type(error).__name__}: {what}"
-            )
-            return [*alignment.differences, *literal_differences(alignment, None, scalars), failed]
-        return [*alignment.differences, *literal_differences(alignment, specific, scalars)]
+            specific = variant.retrace(alignment.bindings)
+        except RETRACE_ERRORS:
+            specific = None
+        return [*structural, *literal_differences(alignment, specific, variant.stands_in)]
 
-    def _consumed(self, alignment: Alignment) -> list[Cause]:
-        for p, g in alignment.pairs.items():
+    def _consumed(self, place: Place) -> list[Cause]:
+        for p, g in place.alignment.pairs.items():
             if g.name in self._taken:
                 return [
                     plain_cause(
@@ -148,85 +153,52 @@ class Explainer:
                 ]
         return []
 
-    def _anchor_packets(self) -> list[str]:
-        """Packets of the patterns' nodes that the graph has, the telling ones first, then the rare ones."""
-        seen = dict.fromkeys(
-            packet(node) for _, graph in self._variants for node in graph.nodes if node.op == "call_function"
-        )
-        present = [name for name in seen if self._counts[name]]
-        return sorted(present, key=lambda name: (name in FORM_OPS, self._counts[name]))
+    def _all(self, skip: frozenset[str]) -> list[Place]:
+        if skip not in self._found:
+            free = [node for node in self._places.nodes if node.name not in skip]
+            self._found[skip] = self._places.find(free)
+        return self._found[skip]
 
-    def _telling_packets(self) -> set[str]:
-        """The ops that say which fusion a chain is: of the variants that have more of theirs in the graph than not."""
-        found: set[str] = set()
-        for _, graph in self._variants:
-            own = {packet(node) for node in graph.nodes if node.op == "call_function"} - set(FORM_OPS)
-            present = {name for name in own if self._counts[name]}
-            if 2 * len(present) > len(own):
-                found |= present
-        return found
-
-    def _without_anchor(self, module: str, calls: Sequence[torch.fx.Node]) -> SiteExplanation:
-        """No op of the pattern stands at this site."""
-        pattern, graph = self._variants[0]
-        root = next(node for node in reversed(list(graph.nodes)) if node.op == "call_function")
-        seen = (
-            ", ".join(dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS))
-            or "no call"
-        )
-        cause = Difference("decomposition", root, calls[0] if calls else None, describe(root), seen)
-        place = calls[0] if calls else None
-        return SiteExplanation(
-            place.name if place is not None else "",
-            module,
-            source_line(place) if place is not None else "",
-            "miss",
-            pattern.name(),
-            (cause_of(cause),)
-            if calls
-            else (
-                plain_cause(
-                    "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
-                ),
-            ),
-        )
-
-
-def _trace_variant(pattern: PatternClass, trace: TraceFunction, device: str) -> torch.fx.Graph:
-    """The variant's graph at its example shapes, scalars at their stand-in values."""
-    scalars = scalars_of(pattern)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        tensors = iter([fake_like(tensor, device) for tensor in example_inputs(pattern)])
-        arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
-        return trace(pattern.pattern, arguments).graph
-
-
-def _retrace(
-    pattern: PatternClass, graph: torch.fx.Graph, alignment: Alignment, trace: TraceFunction
-) -> Mapping[torch.fx.Node, torch.fx.Node] | None:
-    """The pattern traced at the site's own shapes, node for node; None if the site does not bind every argument."""
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    scalars = scalars_of(pattern)
-    arguments: list[Any] = []
-    for name, placeholder in zip(argument_names(pattern), placeholders, strict=True):
-        bound = alignment.bindings.get(placeholder)
-        value = scalars.get(name) if bound is None else bound.meta.get("val")
-        if value is None:
-            return None
-        arguments.append(value)
-    mode = detect_fake_mode(arguments)
-    if mode is None:
-        return None
-    with mode:
-        fresh = [
-            fake_like(item, str(item.device)) if isinstance(item, torch.Tensor) else item
-            for item in arguments
+    def _below(self, module: str, skip: frozenset[str]) -> list[Place]:
+        """Any likeness at all among the module's own nodes."""
+        nodes = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
+        own = Places(nodes, self._variants)
+        own.present = self._places.present
+        wanted = [node for node in nodes if packet(node) not in FORM_OPS] or nodes
+        found = [place for node in wanted if (place := own.around(node, set(nodes))) is not None]
+        near = [
+            place for place in found if any(p.target == g.target for p, g in place.alignment.pairs.items())
         ]
-        again = trace(pattern.pattern, fresh).graph
-    ours, theirs = list(graph.nodes), list(again.nodes)
-    if [packet(node) for node in ours] != [packet(node) for node in theirs]:
-        return None
-    return dict(zip(ours, theirs, strict=True))
+        return sorted(near, key=lambda place: place.likeness)[:1]
+
+    def _without_place(self, module: str, skip: frozenset[str]) -> SiteExplanation:
+        """No op of the pattern stands at this site."""
+        calls = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
+        variant = self._variants[0]
+        root = outputs_of(variant.graph)[0]
+        seen = dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS)
+        if not calls:
+            cause = plain_cause(
+                "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
+            )
+            return SiteExplanation("", module, "", "miss", variant.name, (cause,))
+        difference = Difference(
+            "decomposition", root, calls[0], describe(root), ", ".join(seen) or describe(calls[0])
+        )
+        return SiteExplanation(
+            calls[0].name, module, source_line(calls[0]), "miss", variant.name, (cause_of(difference),)
+        )
+
+
+def _mostly(place: Place, taken: frozenset[str]) -> bool:
+    """Whether a good part of a place belongs to matches: it is no site of its own."""
+    nodes = place.alignment.graph_nodes
+    return 4 * sum(node.name in taken for node in nodes) > len(nodes)
+
+
+def _module_of(place: Place) -> str:
+    """The module of the site: that of its root, or of most of its nodes where the root has none."""
+    return module_path(place.alignment.roots[0][1])
 
 
 def below(path: str, module: str) -> bool:

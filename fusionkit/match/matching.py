@@ -15,19 +15,23 @@ from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
 from fusionkit.passes.compiled import Compiled, pattern_groups
 from fusionkit.passes.hits import SiteMatch
-from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.registering import PatternClass, UnmatchableError
 from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The graphs of one window before any pattern, the groups that were tried, and every match."""
+    """The graphs of one window before any pattern, the groups that were tried, and every match.
+
+    `pattern_table`: the decomposition table that the patterns were traced with; None: the graphs' own.
+    """
 
     capture: Capture
     window: str
     groups: Mapping[str, Sequence[PatternClass]]
     matches: tuple[SiteMatch, ...]
+    pattern_table: str | None = None
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
@@ -43,9 +47,14 @@ class Matching:
         """The matches of one pattern."""
         return tuple(match for match in self.matches if match.pattern == pattern)
 
+    @property
+    def traced_with(self) -> str:
+        """Name of the decomposition table that the patterns were traced with."""
+        return self.pattern_table or self.capture.decompositions
+
     def tracer(self) -> TraceFunction:
-        """A tracer with the capture's decomposition table, which keeps the pattern's source lines."""
-        return make_tracer(decomposition_table(self.capture.decompositions), sources=True)
+        """A tracer with that table, which keeps the pattern's source lines."""
+        return make_tracer(decomposition_table(self.traced_with), sources=True)
 
 
 def matching_of(compiled: Compiled) -> Matching:
@@ -54,25 +63,62 @@ def matching_of(compiled: Compiled) -> Matching:
     return Matching(capture, compiled.config.window, compiled.groups, compiled.matches)
 
 
-def match_capture(capture: Capture, config: CompilationConfig) -> Matching:
+def match_capture(
+    capture: Capture, config: CompilationConfig, *, pattern_table: str | None = None, tolerant: bool = False
+) -> Matching:
     """Match the config's patterns in the graphs of a capture, on copies; nothing is compiled or run.
 
-    The patterns are traced with the capture's decompositions, on the device of its graphs. Raises MisuseError
-    when it has no graph in the config's window.
+    The patterns are traced with the capture's decompositions (or those of `pattern_table`), on the device of its
+    graphs. `tolerant`: a variant that torch's matcher cannot hold is left out instead of raising.
+    Raises MisuseError when it has no graph in the config's window.
     """
-    graphs = capture.in_window(config.window)
+    return match_groups(
+        capture, pattern_groups(config), config.window, pattern_table=pattern_table, tolerant=tolerant
+    )
+
+
+def match_groups(
+    capture: Capture,
+    groups: Mapping[str, Sequence[PatternClass]],
+    window: str,
+    *,
+    pattern_table: str | None = None,
+    tolerant: bool = True,
+) -> Matching:
+    """Match pattern groups in the graphs of one window of a capture; see match_capture."""
+    graphs = capture.in_window(window)
     if not graphs:
         windows = ", ".join(dict.fromkeys(graph.window for graph in capture.graphs)) or "none"
         raise MisuseError(
-            f"subject {capture.subject}: no graph was captured in window {config.window} (there is: {windows});"
+            f"subject {capture.subject}: no graph was captured in window {window} (there is: {windows});"
             " capture it with --window"
         )
-    groups = pattern_groups(config)
-    matcher = match_pass_for(groups, capture.decompositions, device_of(graphs))
+    table, device = pattern_table or capture.decompositions, device_of(graphs)
+    try:
+        matcher = match_pass_for(groups, table, device)
+    except UnmatchableError:
+        if not tolerant:
+            raise
+        matcher = match_pass_for(_matchable(groups, table, device), table, device)
     matches = [
         match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
     ]
-    return Matching(capture, config.window, groups, tuple(matches))
+    return Matching(capture, window, groups, tuple(matches), pattern_table)
+
+
+def _matchable(
+    groups: Mapping[str, Sequence[PatternClass]], table: str, device: str
+) -> dict[str, Sequence[PatternClass]]:
+    """The groups without the variants that torch's matcher cannot hold."""
+    kept: dict[str, list[PatternClass]] = {name: [] for name in groups}
+    for name, group in groups.items():
+        for pattern in group:
+            try:
+                match_pass_for({name: [pattern]}, table, device)
+            except UnmatchableError:
+                continue
+            kept[name].append(pattern)
+    return dict(kept)
 
 
 def device_of(graphs: Sequence[CapturedGraph]) -> str:

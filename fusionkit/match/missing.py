@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.capture.capturing import capture_graphs
+from fusionkit.capture.counted import with_counts
+from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, select_patterns
-from fusionkit.match.causes import plain_cause
+from fusionkit.match.causes import Cause, plain_cause
+from fusionkit.match.entry_variants import entry_variants
 from fusionkit.match.explain import Explainer, SiteExplanation, below
-from fusionkit.match.hits import PatternHits, report_hits
-from fusionkit.match.matching import Matching, matching_of
+from fusionkit.match.hits import PatternHits, judge_hits, report_hits
+from fusionkit.match.matching import Matching, match_capture
+from fusionkit.match.run_causes import RunCauses, idle_variants, switch_cause, switched_on
 from fusionkit.match.sites import FusedSite
+from fusionkit.match.variants import Variant
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
@@ -28,11 +32,15 @@ SCHEMA = "fusionkit.explain/1"
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """Every site of one pattern: hits and skips without causes, misses with all of theirs."""
+    """Every site of one pattern: hits and skips without causes, misses with all of theirs.
+
+    `idle`: variants that can take no site at all, with the reason.
+    """
 
     pattern: str
     hits: PatternHits
     missed: tuple[SiteExplanation, ...]
+    idle: Mapping[str, Cause] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
@@ -45,53 +53,96 @@ class ExplainReport:
             "pattern": self.pattern,
             "answer": "sites" if sites else "no_such_primitive",
             "sites": sites,
+            "idle": {name: cause.to_dict() for name, cause in self.idle.items()},
         }
 
 
-def explain(subject: Subject, pattern: str | Path, *, window: str = "before-freezing") -> list[ExplainReport]:
+def explain(
+    subject: Subject,
+    pattern: str | Path,
+    *,
+    window: str = "before-freezing",
+    config: CompilationConfig | None = None,
+) -> list[ExplainReport]:
     """Compile `subject` with one pattern and explain every site that it misses.
 
     `pattern`: a name of the kit's, or the path of a pattern file, which may hold several fusions (one report
-    each).
+    each). With a `config` the question is why that compile does not have the pattern's hits.
     """
     use_target(current_target() or "cpu")
-    path = Path(pattern)
-    names = tuple(trial_groups(path)) if path.suffix == ".py" else (str(pattern),)
-    config = CompilationConfig(
-        fusion_patterns=select_patterns(() if path.suffix == ".py" else names),
-        pattern_files=(str(path),) if path.suffix == ".py" else (),
-        window=window,
-    )
-    matching = matching_of(compile_subject(subject, config))
     counts = expected_counts(subject)
-    return [explain_pattern(matching, name, counts) for name in names]
+    capture = with_counts(capture_graphs(subject, freezing=not subject.fake), subject.model, counts)
+    return explain_capture(capture, pattern, config, window=window)
+
+
+def explain_capture(
+    capture: Capture,
+    pattern: str | Path,
+    config: CompilationConfig | None = None,
+    *,
+    window: str = "before-freezing",
+    pattern_table: str | None = None,
+) -> list[ExplainReport]:
+    """Match a pattern, or a pattern file's, in the graphs of a capture and explain every site that it misses.
+
+    Nothing is compiled or run. Without `config` the pattern alone is tried, in `window`; with one, in the company
+    of the patterns that it switches on. `pattern_table`: the decomposition table that the pattern is traced with,
+    where that is not the model's own ("none" or "inductor").
+    """
+    path = Path(pattern) if str(pattern).endswith(".py") else None
+    names = (str(pattern),) if path is None else tuple(trial_groups(path))
+    if config is None:
+        config = CompilationConfig(
+            fusion_patterns=select_patterns(names if path is None else ()),
+            pattern_files=() if path is None else (str(path),),
+            window=window,
+        )
+    off = switch_cause(names[0], path, config) if names else None
+    if off is not None:
+        config = switched_on(names[0], path, config)
+    matching = match_capture(capture, config, pattern_table=pattern_table, tolerant=True)
+    counts = dict(capture.counts)
+    reports = [explain_pattern(matching, name, counts) for name in names]
+    return reports if off is None else [_as_switched_off(report, off, counts) for report in reports]
 
 
 def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:
     """Join the matches of `pattern` with the counted sites and explain each miss.
 
-    Where no site was counted, every place of the graph that has the pattern's telling op and was not matched
-    is explained.
+    Where no site was counted, every place of the graph that most of the pattern's ops stand at and that was not
+    matched is explained, the nearest first.
     """
     entry = report_hits(matching, counts).patterns[pattern]
-    if entry.join is not None:
-        missed = explain_missing(matching, pattern, [site.module for site in entry.missing])
-    else:
-        missed = explain_unmatched(matching, pattern)
-    return ExplainReport(pattern, entry, tuple(missed))
+    explainers = Explainers(matching, pattern)
+    places = None if entry.join is None else [site.module for site in entry.missing]
+    missed = explainers.unmatched() if places is None else explainers.missing(places)
+    return ExplainReport(pattern, entry, tuple(missed), idle_variants(explainers.variants))
 
 
 def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) -> list[SiteExplanation]:
     """One explanation for each missed site of `pattern`; `modules` names the module of each, repeats allowed."""
-    explainers = _Explainers(matching, pattern)
-    seen: dict[str, int] = {}
-    explained = []
-    for module in modules:
-        graph = explainers.graph_with(module)
-        item = explainers.of(graph).explain(module, seen.get(module, 0), explainers.taken(graph))
-        explained.append(_with_refusal(item, matching, pattern))
-        seen[module] = seen.get(module, 0) + 1
-    return explained
+    return Explainers(matching, pattern).missing(modules)
+
+
+def _as_switched_off(report: ExplainReport, off: Cause, counts: Mapping[str, ExpectedCount]) -> ExplainReport:
+    """What is a hit with the pattern switched on is a miss without it, and the switch is the first cause of all."""
+    hits = [match for match in report.hits.matches if match.status == "hit"]
+    lost = [
+        SiteExplanation(
+            match.anchor,
+            match.module,
+            match.source,
+            "miss",
+            match.variant,
+            (dataclasses.replace(off, graph_node=match.anchor),),
+            nodes=match.nodes,
+        )
+        for match in hits
+    ]
+    missed = [dataclasses.replace(item, causes=(off, *item.causes)) for item in report.missed]
+    left = tuple(match for match in report.hits.matches if match.status != "hit")
+    entry = judge_hits(report.pattern, left, report.hits.fused, counts.get(report.pattern))
+    return ExplainReport(report.pattern, entry, (*lost, *missed), report.idle)
 
 
 def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> SiteExplanation:
@@ -99,7 +150,7 @@ def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> Si
     refused = [
         m for m in matching.of(pattern) if m.status == "refused" and item.module in (m.module, *m.modules)
     ]
-    if not refused:
+    if not refused or any(cause.type == "extra_check" for cause in item.causes):
         return item
     cause = plain_cause(
         "extra_check",
@@ -111,34 +162,51 @@ def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> Si
     return dataclasses.replace(item, pattern=refused[0].variant, causes=(cause, *others))
 
 
-def explain_unmatched(matching: Matching, pattern: str) -> list[SiteExplanation]:
-    """One explanation for each free node that could anchor the pattern."""
-    explainers = _Explainers(matching, pattern)
-    explained = []
-    for graph in matching.graphs:
-        taken = explainers.taken(graph)
-        free = [node for node in graph.nodes if node.op == "call_function" and node.name not in taken]
-        explainer = explainers.of(graph)
-        explained += [explainer.explain_anchor(anchor) for anchor in explainer.anchors(free, telling=True)]
-    return explained
-
-
-class _Explainers:
-    """One explainer of a pattern for each graph, made when a site of that graph is asked about."""
+class Explainers:
+    """The explainers of one pattern, one for each graph, made when a site of that graph is asked about."""
 
     def __init__(self, matching: Matching, pattern: str) -> None:
         self._matching = matching
         self._pattern = pattern
         self._made: dict[int, Explainer] = {}
+        trace = matching.tracer()
+        group = matching.groups[pattern]
+        self.variants = [Variant(item, trace, matching.device) for item in group] + entry_variants(group)
+        self._runs = RunCauses(matching, pattern, self.variants)
+
+    def missing(self, modules: Sequence[str]) -> list[SiteExplanation]:
+        """One explanation for each missed site; `modules` names the module of each, repeats allowed."""
+        seen: dict[str, int] = {}
+        explained = []
+        modules = list(modules)
+        for module in modules:
+            graph = self.graph_with(module)
+            item = self.of(graph).explain(
+                module, seen.get(module, 0), self.taken(graph), of=modules.count(module)
+            )
+            explained.append(self._runs.add(_with_refusal(item, self._matching, self._pattern)))
+            seen[module] = seen.get(module, 0) + 1
+        return explained
+
+    def unmatched(self) -> list[SiteExplanation]:
+        """One explanation for each free place at which most of the pattern's ops stand, the nearest first."""
+        return [
+            self._runs.add(_with_refusal(item, self._matching, self._pattern))
+            for graph in self._matching.graphs
+            for item in self.of(graph).near_misses(self.taken(graph))
+        ]
 
     def of(self, graph: CapturedGraph) -> Explainer:
         """The explainer of one graph."""
         index = graph.key.index
         if index not in self._made:
-            matching = self._matching
-            matches = [match for match in matching.matches if match.graph_index == index]
-            group = matching.groups[self._pattern]
-            self._made[index] = Explainer(graph, group, matching.tracer(), matches, matching.device)
+            taken = {
+                name: match.pattern
+                for match in self._matching.matches
+                if match.graph_index == index and match.status == "hit"
+                for name in match.nodes
+            }
+            self._made[index] = Explainer(graph, self.variants, taken)
         return self._made[index]
 
     def taken(self, graph: CapturedGraph) -> frozenset[str]:

@@ -118,6 +118,7 @@ def test_explain_says_when_there_is_no_such_primitive(capsys):
         "pattern": "rope",
         "answer": "no_such_primitive",
         "sites": [],
+        "idle": {},
     }
     assert code == 1
 

@@ -122,7 +122,7 @@ class HandedOnError(Exception):
     ("words", "target"),
     [
         (("hits", SUBJECT), "fusionkit.passes.compiled.compile_subject"),
-        (("explain", SUBJECT, "--pattern", "rms_norm"), "fusionkit.passes.compiled.compile_subject"),
+        (("explain", SUBJECT, "--pattern", "rms_norm"), "fusionkit.capture.capturing.capture_graphs"),
         (("capture", SUBJECT, "--out", "x.json"), "fusionkit.capture.capturing.capture_graphs"),
     ],
 )

@@ -3,57 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from norm_chains import EPS, A, chain, matching, pattern_class
 from shared_models import compiled, counts_of
 
-from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import copy_graph_module
 from fusionkit.match.matching import Matching
 from fusionkit.match.missing import explain_pattern
 from fusionkit.passes.match_pass import PatternMatchPass
-from fusionkit.patterns import PatternBase
 
-A = torch.ops.aten
-EPS = 9.999999974752427e-07  # float32(1e-6), as torch.nn.RMSNorm's decomposition has it
 SITE = "transformer_blocks.0.attn.norm_q"
-
-
-def chain(*, cast=True, eps=EPS, dim=None, add=A.add.Scalar, swap=False, power=2, before_gain=False):
-    """torch.nn.RMSNorm as it stands in the graph, with one thing changed."""
-
-    def pattern(x, weight):
-        h = x.to(torch.float32) if cast else x
-        mean = A.mean.dim(h.pow(power), [x.dim() - 1] if dim is None else dim, True)
-        scale = torch.rsqrt(add(mean, eps))
-        normed = scale * h if swap else h * scale
-        return normed.to(x.dtype) * weight if before_gain else normed * weight
-
-    return pattern
-
-
-def pattern_class(fn):
-    class Pattern(PatternBase):
-        name = staticmethod(lambda: "Trial")
-        pattern = staticmethod(fn)
-
-        @staticmethod
-        def inputs():
-            shape = torch.empty(2, 4, 8, 16, dtype=torch.bfloat16, device="meta")
-            return [shape, torch.empty(16, dtype=torch.bfloat16, device="meta")]
-
-        @staticmethod
-        def replacement(x, weight):
-            return torch.ops.npu.npu_rms_norm(x, weight, 1e-6)[0]
-
-    return Pattern
-
-
-def matching(fn, name="flux"):
-    """The pattern tried on the tiny subject's real compile graph."""
-    plain = compiled(name, plain=True)
-    groups = {"rms_norm": [pattern_class(fn)]}
-    module = copy_graph_module(plain.before[0].module)
-    matches = PatternMatchPass(groups, decomposition_table("none")).apply(module)
-    return Matching(plain.capture(), "before-freezing", groups, matches)
 
 
 HITS = {
@@ -144,7 +102,7 @@ def test_every_difference_is_listed_not_only_the_first():
 def test_sources_on_both_sides():
     report = explain_pattern(matching(chain(eps=1e-6)), "rms_norm", counts_of("flux"))
     cause = report.missed[0].causes[0]
-    assert "test_explain.py:" in cause.pattern_source
+    assert "norm_chains.py:" in cause.pattern_source
     assert cause.graph_source.startswith("diffusers/")
     assert "scalars()" in cause.fix
 
@@ -173,12 +131,26 @@ def fused_group(name):
     return pattern_groups(ALL)[name]
 
 
-def test_nodes_taken_by_another_pattern_are_told():
-    group = {"rms_norm": [pattern_class(chain())], "again": [pattern_class(chain())]}
+def taken_first(first):
+    group = {"first": [first], "again": [pattern_class(chain())]}
     plain = compiled("flux", plain=True)
     matches = PatternMatchPass(group, {}).apply(copy_graph_module(plain.before[0].module))
     found = Matching(plain.capture(), "before-freezing", group, matches)
-    counts = {"again": counts_of("flux")["rms_norm"]}
-    report = explain_pattern(found, "again", counts)
+    return explain_pattern(found, "again", {"again": counts_of("flux")["rms_norm"]})
+
+
+def test_nodes_taken_by_another_pattern_are_told():
+    class Scale(pattern_class(None)):
+        pattern = staticmethod(lambda x: torch.rsqrt(x))
+        replacement = staticmethod(lambda x: torch.reciprocal(torch.sqrt(x)))
+        inputs = staticmethod(lambda: [torch.empty(2, 4, 8, 1, device="meta")])
+
+    report = taken_first(Scale)
     assert {cause.type for item in report.missed for cause in item.causes} == {"consumed_earlier"}
-    assert "taken by rms_norm" in report.missed[0].causes[0].actual
+    assert "taken by first" in report.missed[0].causes[0].actual
+
+
+def test_nodes_taken_by_an_equal_pattern_are_told_as_a_duplicate():
+    report = taken_first(pattern_class(chain()))
+    assert {cause.type for item in report.missed for cause in item.causes} == {"duplicate"}
+    assert report.missed[0].causes[0].actual == "equal to first (Trial)"

@@ -1,0 +1,161 @@
+"""fusionkit explain and fusionkit isolate: why a pattern misses a site, to the node."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.progress import step
+from fusionkit.commands.subject import add_graph_options, add_subject_options, make_capture, told
+
+if TYPE_CHECKING:
+    from fusionkit.match.explain import SiteExplanation
+    from fusionkit.match.isolation import IsolationReport
+    from fusionkit.match.missing import ExplainReport
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_subject_options(parser)
+    add_graph_options(parser)
+    parser.add_argument(
+        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+    )
+    parser.add_argument(
+        "--pattern-decompositions",
+        choices=("none", "inductor"),
+        help="the table that the pattern is traced with, where it is not the model's own",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from fusionkit.match.missing import explain_capture
+
+    _check_file(arguments.pattern)
+    capture = make_capture(arguments, freezing=True)
+    step("matching and explaining")
+    reports = explain_capture(
+        capture,
+        arguments.pattern,
+        window=arguments.window,
+        pattern_table=arguments.pattern_decompositions,
+    )
+    if arguments.json:
+        write_result(reports[0].to_dict() if len(reports) == 1 else [report.to_dict() for report in reports])
+    else:
+        for report in reports:
+            _print(report)
+        for line in capture.notes:
+            write_line(f"note: {line}")
+    found = any(report.hits.matches or report.hits.fused for report in reports)
+    return 1 if any(report.missed for report in reports) or not found else 0
+
+
+def _check_file(pattern: str) -> None:
+    """Complain of a pattern file before the model is built."""
+    from fusionkit.config import select_patterns
+    from fusionkit.patterns.loading import check_pattern_file
+
+    if pattern.endswith(".py"):
+        check_pattern_file(Path(pattern))
+    else:
+        select_patterns((pattern,))
+
+
+def _print(report: ExplainReport) -> None:
+    fused = f", {len(report.hits.fused)} already fused" if report.hits.fused else ""
+    write_line(
+        f"{report.pattern}: {len(report.hits.hits)} hits{fused}, {len(report.hits.skipped)} skipped,"
+        f" {len(report.missed)} missed"
+    )
+    if not (report.hits.matches or report.hits.fused or report.missed):
+        write_line("  no such primitive in this graph: no place has most of the ops of any variant")
+    for name, cause in report.idle.items():
+        write_line(f"  variant {name} takes no part: {cause.type}: {cause.actual}")
+    for site in report.hits.fused:
+        write_line(f"  already fused {told(site.module)} ({site.anchor}): {site.source} calls {site.op}")
+    for match in report.hits.skipped:
+        write_line(f"  skipped {told(match.module)} ({match.anchor}): {match.reason}")
+    for first, *others in _alike(report.missed):
+        write_line(
+            f"  missed {told(first.module)} ({told(first.anchor)}, {told(first.source)}), nearest variant"
+            f" {first.pattern}"
+        )
+        if others:
+            places = ", ".join(told(item.module) for item in others)
+            write_line(f"    and for the same causes {len(others)} more: {places}")
+        for cause in first.causes:
+            write_line(
+                f"    {cause.type}: pattern node {_at(cause.pattern_node, cause.pattern_source)}, graph node"
+                f" {_at(cause.graph_node, cause.graph_source)}: pattern has {cause.expected}, graph has {cause.actual}"
+            )
+            write_line(f"      {cause.fix}")
+            for line in (cause.edit or "").splitlines():
+                write_line(f"      {line}")
+
+
+def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
+    """Sites with the same variant and the same causes, graph nodes and graph lines aside."""
+    groups: dict[object, list[SiteExplanation]] = {}
+    for item in missed:
+        causes = tuple((c.type, c.pattern_node, c.expected, c.actual) for c in item.causes)
+        groups.setdefault((item.pattern, causes), []).append(item)
+    return list(groups.values())
+
+
+def _at(node: str, source: str) -> str:
+    return f"{told(node)} ({source})" if source else told(node)
+
+
+def _configure_isolate(parser: argparse.ArgumentParser) -> None:
+    add_subject_options(parser)
+    add_graph_options(parser)
+    parser.add_argument(
+        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _isolate(arguments: argparse.Namespace) -> int:
+    from fusionkit.match.isolation import isolate_capture
+
+    _check_file(arguments.pattern)
+    capture = make_capture(arguments)
+    step("counting the hits of every prefix")
+    report = isolate_capture(capture, arguments.pattern, window=arguments.window)
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        _print_isolated(report)
+    return 0 if any(item.falls_at is None for item in report.variants) else 1
+
+
+def _print_isolated(report: IsolationReport) -> None:
+    for item in report.variants:
+        wanted = "" if item.sites is None else f", {item.sites} sites counted"
+        write_line(f"{item.variant}: {len(item.levels)} levels{wanted}")
+        for level in item.levels:
+            mark = "  <- falls here" if level is item.falls_at else ""
+            write_line(f"  {level.hits:>5} hits  {level.nodes:>3} nodes  {level.call}{mark}")
+            if level.note:
+                write_line(f"        {level.note}")
+
+
+EXPLAIN = Command(
+    "explain",
+    "say for every site that a pattern misses why, to the node",
+    "fusionkit explain flux --pattern my_rms_norm_pattern.py",
+    _configure,
+    _explain,
+)
+
+ISOLATE = Command(
+    "isolate",
+    "count ever longer prefixes of a pattern in the real graph: where are the hits lost?",
+    "fusionkit isolate flux --pattern my_rms_norm_pattern.py",
+    _configure_isolate,
+    _isolate,
+)

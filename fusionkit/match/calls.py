@@ -1,0 +1,61 @@
+"""What the alignment reads of a node: op packet, tensor operands and literals by their schema names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.match.ops import CASTS, operands, packet
+
+
+class _Anything:
+    """What a hand-written tree ignores."""
+
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANYTHING = _Anything()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node, read once. `nodes`: operands that are nodes, by label; `literals`: the others."""
+
+    packet: str
+    is_call: bool
+    is_cast: bool
+    nodes: tuple[tuple[str, torch.fx.Node], ...]
+    literals: dict[str, Any]
+
+
+class Calls:
+    """Reads each node once; `stand_ins` are literals that the matcher takes for arguments of the pattern."""
+
+    def __init__(self, stand_ins: tuple[float, ...] = ()) -> None:
+        self._known: dict[torch.fx.Node, Call] = {}
+        self._stand_ins = stand_ins
+
+    def __getitem__(self, node: torch.fx.Node) -> Call:
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = self._read(node)
+        return known
+
+    def _read(self, node: torch.fx.Node) -> Call:
+        name, is_call = packet(node), node.op == "call_function"
+        named = operands(node) if is_call else {}
+        return Call(
+            packet=name,
+            is_call=is_call,
+            is_cast=is_call and name in CASTS,
+            nodes=tuple((label, value) for label, value in named.items() if isinstance(value, torch.fx.Node)),
+            literals={label: value for label, value in named.items() if not isinstance(value, torch.fx.Node)},
+        )
+
+    def stands_in(self, value: Any) -> bool:
+        """Whether a literal of the pattern matches anything: it stands for an argument."""
+        return value is ANYTHING or (type(value) in (int, float) and value in self._stand_ins)

@@ -1,0 +1,181 @@
+"""Which op is made of which: the answer comes from torch's own decompositions of the installed version."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
+
+from fusionkit.match.ops import CASTS, packet
+
+# What a decomposition may raise on inputs that it does not take.
+_TRACE_ERRORS = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError)
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A decomposition laid over the nodes that are its parts: operand number of the whole -> node, and the parts."""
+
+    operands: Mapping[int, torch.fx.Node]
+    members: tuple[torch.fx.Node, ...]
+
+
+def is_made_of(whole: Sequence[torch.fx.Node], parts: Sequence[torch.fx.Node]) -> bool:
+    """Whether one op of `whole` is, by one of torch's decompositions, what `parts` hold (casts aside)."""
+    wanted = {packet(node) for node in parts if packet(node) not in CASTS}
+    calls = [node for node in whole if packet(node) not in CASTS]
+    if len(calls) != 1 or not wanted or wanted == {packet(calls[0])}:
+        return False
+    return any(
+        wanted <= {_name(node) for node in graph.nodes if node.op == "call_function"}
+        for graph in parts_of(calls[0])
+    )
+
+
+def is_same_in_prims(one: torch.fx.Node, other: torch.fx.Node) -> bool:
+    """Whether one op is the other, said in prims."""
+    names = packet(one), packet(other)
+    return names[0] != names[1] and _name(one) == _name(other)
+
+
+def wholes_of(parts: Sequence[torch.fx.Node], graph: Sequence[torch.fx.Node]) -> list[str]:
+    """Ops of `graph` that one of torch's decompositions would turn into ops that `parts` has and `graph` has not."""
+    there = {_name(node): node for node in reversed(graph)}
+    lacking = {_name(node) for node in parts} - set(there)
+    if not lacking:
+        return []
+    return [
+        packet(node)
+        for node in there.values()
+        if any(lacking & {_name(n) for n in made.nodes if n.op == "call_function"} for made in parts_of(node))
+    ]
+
+
+def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:
+    """The parts of `whole`, found with their last one at `end`; None if no decomposition stands there."""
+    for graph in parts_of(whole):
+        root = next(iter(next(iter(reversed(graph.nodes))).all_input_nodes), None)
+        if root is None or root.op != "call_function":
+            continue
+        for over_casts in (False, True):
+            found: dict[torch.fx.Node, torch.fx.Node] = {}
+            passed: list[torch.fx.Node] = []
+            if _lay(root, end, found, passed if over_casts else None):
+                places = [node for node in graph.nodes if node.op == "placeholder"]
+                operands = {index: found[place] for index, place in enumerate(places) if place in found}
+                parts = (node for part, node in found.items() if part.op == "call_function")
+                return Laid(operands, (*parts, *dict.fromkeys(passed)))
+    return None
+
+
+def _lay(
+    part: torch.fx.Node,
+    node: torch.fx.Node,
+    found: dict[torch.fx.Node, torch.fx.Node],
+    passed: list[torch.fx.Node] | None,
+) -> bool:
+    """Lay one part and what is below it; with `passed`, over casts that the decomposition has not at these dtypes."""
+    while passed is not None and _name(node) == "cast" and _name(part) != "cast":
+        passed.append(node)
+        node = node.all_input_nodes[0]
+    if part in found or part.op == "placeholder":
+        return found.setdefault(part, node) is node
+    if node.op != "call_function" or _name(part) != _name(node):
+        return False
+    found[part] = node
+    inputs = part.all_input_nodes, node.all_input_nodes
+    return len(inputs[0]) == len(inputs[1]) and all(
+        _lay(a, b, found, passed) for a, b in zip(*inputs, strict=True)
+    )
+
+
+def parts_of(node: torch.fx.Node) -> tuple[torch.fx.Graph, ...]:
+    """Each decomposition that torch has of the node's call, as a graph; none for most ops."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return ()
+    key = (str(node.target), _literals(node), tuple(_form(operand) for operand in node.all_input_nodes))
+    if key not in _known():
+        made = [_decomposed(node, table) for table in _tables(node.target)]
+        _known()[key] = tuple(graph for graph in made if graph is not None)
+    return _known()[key]
+
+
+@functools.cache
+def _known() -> dict[Any, tuple[torch.fx.Graph, ...]]:
+    """Call -> what it is made of: torch's decompositions do not change while a process runs."""
+    return {}
+
+
+def _literals(node: torch.fx.Node) -> str:
+    return str(torch.fx.map_arg((node.args, node.kwargs), lambda _: "%"))
+
+
+def _form(node: torch.fx.Node) -> tuple[Any, ...]:
+    value = node.meta.get("val")
+    return (value.dim(), value.dtype) if isinstance(value, torch.Tensor) else (type(value),)
+
+
+def _tables(target: torch._ops.OpOverload) -> list[dict[Any, Callable[..., Any]]]:
+    """One table for each decomposition of one op alone; the empty one for ops that the dispatcher takes apart."""
+    from torch._decomp import decomposition_table, get_decompositions
+    from torch._inductor.decomposition import select_decomp_table
+
+    found: list[dict[Any, Callable[..., Any]]] = [{}]
+    for table in (select_decomp_table(), decomposition_table, get_decompositions([target])):
+        if target in table and table[target] not in [next(iter(known.values())) for known in found[1:]]:
+            found.append({target: table[target]})
+    return found
+
+
+def _decomposed(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> torch.fx.Graph | None:
+    target: Any = node.target
+    operands = node.all_input_nodes
+    if not all(_traceable(operand.meta.get("val")) for operand in operands):
+        return None
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        tensors = [_again(operand.meta["val"]) for operand in operands]
+        place = {operand: index for index, operand in enumerate(operands)}
+
+        def call(*given: Any) -> Any:
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: given[place[n]])
+            result = target(*args, **kwargs)
+            return result[0] if isinstance(result, tuple | list) else result
+
+        try:
+            with torch.no_grad():
+                graph = make_fx(call, table, tracing_mode="real")(*tensors).graph
+        except _TRACE_ERRORS:
+            return None
+    graph.eliminate_dead_code()
+    names = {_name(n) for n in graph.nodes if n.op == "call_function"} - {"operator.getitem"}
+    return None if names <= {_name(node)} else graph
+
+
+def _traceable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, tuple | list) and all(isinstance(item, torch.Tensor) for item in value)
+    )
+
+
+def _name(node: torch.fx.Node) -> str:
+    """The op packet; prims told as aten, every cast as one."""
+    name = packet(node)
+    return "cast" if name in CASTS else name.replace("prims.", "aten.")
+
+
+def _again(value: Any) -> Any:
+    return tree_map(
+        lambda item: torch.empty(_sizes(item), dtype=item.dtype) if isinstance(item, torch.Tensor) else item,
+        value,
+    )
+
+
+def _sizes(tensor: torch.Tensor) -> list[int]:
+    return [size if type(size) is int else 2 for size in tensor.shape]
