@@ -16,6 +16,7 @@ _PUBLIC = {
     "capture_graphs": "fusionkit.capture.capturing",
     "hits": "fusionkit.match.hits",
     "explain": "fusionkit.match.missing",
+    "repair": "fusionkit.match.repair",
     "compare_outputs": "fusionkit.numeric.compare",
     "load_profile": "fusionkit.profile.load",
     "diff_profiles": "fusionkit.profile.diff",

@@ -14,7 +14,7 @@ from fusionkit.evidence.records import PhaseRecord
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.missing import explain_missing
-from fusionkit.patterns.draft import draft_pattern
+from fusionkit.match.synthesis import draft_pattern
 from fusionkit.phases.analyze import path_for
 from fusionkit.phases.study import Study
 from fusionkit.store import sha256_file, write_text

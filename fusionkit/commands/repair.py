@@ -1,0 +1,141 @@
+"""fusionkit repair and fusionkit synthesize: pattern files written from a graph, proven by matcher and numbers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.progress import step
+from fusionkit.commands.subject import (
+    add_graph_options,
+    add_subject_options,
+    make_capture,
+    names_of,
+    told,
+)
+from fusionkit.errors import MisuseError
+
+if TYPE_CHECKING:
+    from fusionkit.capture.graphs import Capture
+    from fusionkit.match.repair import RepairReport
+
+
+def _configure_repair(parser: argparse.ArgumentParser) -> None:
+    add_subject_options(parser)
+    add_graph_options(parser)
+    parser.add_argument(
+        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FIXED.py", help="the new file; never overwritten"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _repair(arguments: argparse.Namespace) -> int:
+    from fusionkit.config import CompilationConfig
+    from fusionkit.match.repair import repair
+
+    _refuse_existing(arguments.out)
+    capture = _capture(arguments)
+    step("repairing and proving")
+    report = repair(
+        capture,
+        arguments.pattern,
+        config=CompilationConfig(window=arguments.window, decompositions=arguments.decompositions),
+        seed=arguments.seed,
+    )
+    if report.offered:
+        report.write(arguments.out)
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        _print_repair(report, arguments.out)
+    return 0 if report.offered else 1
+
+
+def _print_repair(report: RepairReport, out: Path) -> None:
+    write_line(f"{report.pattern}: {report.before} hits before, {report.after} after")
+    for name, lines in report.edits.items():
+        write_line(f"  {name}")
+        for line in lines:
+            write_line(f"    {line}")
+    for site in report.sites:
+        if site.verdict is not None:
+            write_line(f"  repaired {told(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
+    write_line(f"written to {out}" if report.offered else f"no repair is offered: {report.reason}")
+
+
+def _configure_synthesize(parser: argparse.ArgumentParser) -> None:
+    add_subject_options(parser)
+    add_graph_options(parser)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--nodes", metavar="A,B,...", help="names of the graph nodes of one site")
+    chosen.add_argument("--lines", metavar="FILE:10-20", help="source lines of the model")
+    parser.add_argument("--name", help="the fusion's name; default: from the name of --out")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.py", help="the new file; never overwritten"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _synthesize(arguments: argparse.Namespace) -> int:
+    from fusionkit.match.synthesis import synthesize
+    from fusionkit.patterns.naming import names_of_file
+
+    _refuse_existing(arguments.out)
+    name = arguments.name or names_of_file(arguments.out.stem).name
+    capture = _capture(arguments)
+    step("writing and matching")
+    report = synthesize(
+        capture,
+        name,
+        nodes=names_of(arguments.nodes) or (),
+        lines=arguments.lines,
+        window=arguments.window,
+    )
+    report.write(arguments.out)
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        write_line(f"{report.name}: {report.hits} hits of {report.sites} sites of the chosen forms")
+        for cls, taken in report.taken:
+            write_line(f"  {cls}: replacement {taken or 'is yours to write (it repeats the search part)'}")
+        write_line(f"written to {arguments.out}")
+    return 0 if report.hits == report.sites else 1
+
+
+def _capture(arguments: argparse.Namespace) -> Capture:
+    """The graphs of a capsule, or of the subject compiled now."""
+    from fusionkit.npu.target import shows_values
+
+    if not shows_values(arguments.target):
+        raise MisuseError(
+            f"target {arguments.target} computes nothing, so nothing can be proven on it; capture a capsule there"
+            " and give that to target cpu"
+        )
+    return make_capture(arguments)
+
+
+def _refuse_existing(out: Path) -> None:
+    if out.exists():
+        raise MisuseError(f"{out}: exists already and is never overwritten; give another --out")
+
+
+REPAIR = Command(
+    "repair",
+    "write a pattern file whose variants hit the sites that a pattern misses, and prove it",
+    "fusionkit repair flux --pattern my_rms_norm_pattern.py --out fixed_rms_norm_pattern.py",
+    _configure_repair,
+    _repair,
+)
+
+SYNTHESIZE = Command(
+    "synthesize",
+    "write a pattern file from chosen sites of the graph",
+    "fusionkit synthesize llama --lines modeling_llama.py:62-67 --out my_norm_pattern.py",
+    _configure_synthesize,
+    _synthesize,
+)

@@ -1,0 +1,238 @@
+"""A region of a captured graph: the nodes between some inputs and some outputs, and its other occurrences."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils._pytree import tree_flatten
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.ops import is_cast
+from fusionkit.passes.admission import cast_dtype
+
+Node = torch.fx.Node
+_LIMIT = 400
+_LOW = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`inputs`: nodes outside, in the order of the arguments; `nodes`: operands before users; `outputs`: of `nodes`."""
+
+    inputs: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @property
+    def leaks(self) -> tuple[Node, ...]:
+        """Nodes that are no output and are used outside: torch's matcher takes no region that has one."""
+        inside = set(self.nodes)
+        return tuple(
+            node
+            for node in self.nodes
+            if node not in self.outputs and any(u not in inside for u in node.users)
+        )
+
+    def value(self, node: Node) -> torch.Tensor:
+        """The fake tensor of an input or node. Raises MisuseError where there is none."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            raise MisuseError(
+                f"node '{node.name}' holds no tensor (missing_meta); a pattern cannot take it as an argument"
+            )
+        return value
+
+
+def enclose(inputs: Sequence[Node], outputs: Sequence[Node], *, limit: int = _LIMIT) -> Region:
+    """The region from `inputs` to `outputs`: everything that the outputs are computed from, down to the inputs.
+
+    Raises MisuseError when something else than the inputs is reached, or an input is not.
+    """
+    stops, seen, order = set(inputs), set[Node](), list[Node]()
+
+    def visit(node: Node) -> None:
+        if node in seen:
+            return
+        seen.add(node)
+        if node in stops:
+            return
+        if is_number(node):
+            return
+        if node.op != "call_function":
+            raise MisuseError(
+                f"{node.op} '{node.name}' is reached from the outputs and is no input; add it to them"
+            )
+        if len(seen) > limit:
+            raise MisuseError(f"more than {limit} nodes lie between the inputs and '{outputs[0].name}'")
+        for operand in node.all_input_nodes:
+            visit(operand)
+        order.append(node)
+
+    for output in outputs:
+        visit(output)
+    for node in inputs:
+        if node not in seen:
+            raise MisuseError(f"input '{node.name}' does not reach output '{outputs[0].name}'")
+    return Region(tuple(inputs), tuple(order), tuple(outputs))
+
+
+def region_of_nodes(chosen: Iterable[Node]) -> Region:
+    """The region of exactly these nodes, with the casts at its entry and the cast at its exit that belong to it.
+
+    Raises MisuseError for a node that calls nothing, or when the nodes' results meet again behind a node left out.
+    """
+    inside = set(chosen)
+    for node in inside:
+        if node.op != "call_function":
+            raise MisuseError(f"node '{node.name}' is a {node.op}; choose nodes that call an op")
+    if not inside:
+        raise MisuseError("no node was chosen; name at least one")
+    inside |= _edge_casts(inside)
+    ordered = [node for node in next(iter(inside)).graph.nodes if node in inside]
+    outputs = [n for n in ordered if not n.users or any(user not in inside for user in n.users)]
+    inputs = dict.fromkeys(
+        o for node in ordered for o in node.all_input_nodes if o not in inside and not is_number(o)
+    )
+    between = _between(outputs, inputs, inside)
+    if between is not None:
+        raise MisuseError(
+            f"node '{between.name}' lies between the chosen nodes (missing from the choice); choose it as well"
+        )
+    return enclose(list(inputs), outputs)
+
+
+def region_like(region: Region, anchor: Node) -> Region | None:
+    """The region of the same form whose first output is `anchor`; None where the graph differs there.
+
+    Same form: the same ops in the same dataflow with the same dtypes; numbers and devices may differ.
+    """
+    known: dict[Node, Node] = {}
+    if not _stands_for(region, region.outputs[0], anchor, known):
+        return None
+    for output in region.outputs[1:]:
+        near = dict.fromkeys(user for node in list(known.values()) for user in node.users)
+        for other in near:
+            trial = dict(known)
+            if _stands_for(region, output, other, trial):
+                known = trial
+                break
+        else:
+            return None
+    found = [known.get(node) for node in (*region.inputs, *region.nodes)]
+    if any(node is None for node in found):
+        return None
+    return Region(
+        tuple(known[node] for node in region.inputs),
+        tuple(known[node] for node in region.nodes),
+        tuple(known[node] for node in region.outputs),
+    )
+
+
+def regions_like(region: Region, graphs: Iterable[torch.fx.Graph]) -> list[Region]:
+    """Every region of the same form in these graphs, `region` itself included, in graph order."""
+    target = region.outputs[0].target
+    found = [
+        region_like(region, node)
+        for graph in graphs
+        for node in graph.nodes
+        if node.op == "call_function" and node.target == target
+    ]
+    return [item for item in found if item is not None]
+
+
+def form_of(region: Region) -> Any:
+    """What regions of one form share, hashable."""
+    number = {node: f"in{i}" for i, node in enumerate(region.inputs)}
+    number |= {node: f"n{i}" for i, node in enumerate(region.nodes)}
+    rows = []
+    for node in region.nodes:
+        leaves, spec = tree_flatten((list(node.args), node.kwargs))
+        if node.target is operator.getitem:
+            leaves[1] = str(leaves[1])  # which output it is belongs to the form
+        told = tuple(number[x] if isinstance(x, Node) and x in number else _kind(x) for x in leaves)
+        rows.append((str(node.target), told, str(spec)))
+    return (tuple(rows), tuple(number[node] for node in region.outputs))
+
+
+def _stands_for(region: Region, ours: Node, theirs: Node, known: dict[Node, Node]) -> bool:
+    if ours in known:
+        return known[ours] is theirs
+    known[ours] = theirs
+    if ours in region.inputs:
+        return True
+    if theirs.op != "call_function" or ours.target != theirs.target:
+        return False
+    if ours.target is operator.getitem and ours.args[1] != theirs.args[1]:
+        return False
+    mine, my_form = tree_flatten((list(ours.args), dict(sorted(ours.kwargs.items()))))
+    other, other_form = tree_flatten((list(theirs.args), dict(sorted(theirs.kwargs.items()))))
+    if my_form != other_form:
+        return False
+    for a, b in zip(mine, other, strict=True):
+        inner = isinstance(a, Node) and not is_number(a)
+        if inner != (isinstance(b, Node) and not is_number(b)):
+            return False
+        if not (_stands_for(region, a, b, known) if inner else _kind(a) == _kind(b)):
+            return False
+    return True
+
+
+def is_number(node: Node) -> bool:
+    """Whether a node is a symbolic size rather than a tensor."""
+    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _kind(value: Any) -> Any:
+    """What must agree of a literal: everything but a number's value, and devices."""
+    if isinstance(value, bool | str | None):
+        return ("exactly", value)
+    if isinstance(value, int | float | torch.SymInt | torch.SymFloat | Node):
+        return "number"
+    if isinstance(value, torch.device):
+        return "device"
+    return ("exactly", str(value))
+
+
+def entry_cast(node: Node, inside: set[Node]) -> bool:
+    """Whether an input is the site's own cast to float32, so that what it casts is the true input."""
+    source = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
+    return (
+        is_cast(node)
+        and cast_dtype(node) is torch.float32
+        and isinstance(source, torch.Tensor)
+        and source.dtype in _LOW
+        and all(user in inside for user in node.users)
+    )
+
+
+def _edge_casts(inside: set[Node]) -> set[Node]:
+    """Casts up at the entry whose users are all inside, and the one cast down behind a single output."""
+    operands = {operand for node in inside for operand in node.all_input_nodes} - inside
+    casts = {node for node in operands if entry_cast(node, inside)}
+    ends = [node for node in inside if any(user not in inside for user in node.users)]
+    users = list(ends[0].users) if len(ends) == 1 else []
+    if len(users) == 1 and users[0] not in inside and is_cast(users[0]) and cast_dtype(users[0]) in _LOW:
+        casts.add(users[0])
+    return casts
+
+
+def _between(outputs: Sequence[Node], inputs: Mapping[Node, Any], inside: set[Node]) -> Node | None:
+    """A node outside through which one output reaches an input of the region."""
+    order = {node: index for index, node in enumerate(outputs[0].graph.nodes)}
+    last = max(order[node] for node in inputs) if inputs else -1
+    queue = [user for node in outputs for user in node.users if user not in inside]
+    seen: set[Node] = set()
+    while queue:
+        node = queue.pop()
+        if node in seen or order.get(node, last + 1) > last:
+            continue
+        seen.add(node)
+        if node in inputs:
+            return node
+        queue.extend(user for user in node.users if user not in inside)
+    return None
