@@ -12,7 +12,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fusionkit
-from fusionkit.commands import capture, compare, doctor, evidence, kernels, lab, match, numeric, run
+from fusionkit.commands import (
+    capture,
+    compare,
+    doctor,
+    evidence,
+    explain,
+    kernels,
+    lab,
+    lint,
+    match,
+    numeric,
+    probe,
+    repair,
+    run,
+)
 from fusionkit.commands.command import Command
 from fusionkit.errors import FusionKitError, RunBrokenError
 
@@ -23,7 +37,12 @@ COMMANDS: tuple[Command, ...] = (
     capture.CAPTURE,
     compare.COMPARE,
     match.HITS,
-    match.EXPLAIN,
+    explain.EXPLAIN,
+    explain.ISOLATE,
+    lint.LINT,
+    probe.PROBE,
+    repair.REPAIR,
+    repair.SYNTHESIZE,
     numeric.NUMERIC,
     kernels.KERNELS,
     doctor.DOCTOR,

@@ -1,0 +1,193 @@
+"""The lint rules that need a pattern's trace: arguments, stand-ins, literals, tensors of its own."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fusionkit.errors import FusionKitError
+from fusionkit.npu.target import current_device
+from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, name_of
+from fusionkit.passes.searching import require_searchable
+from fusionkit.passes.tracing import make_tracer
+from fusionkit.patterns.lint_rules import Finding, finding
+from fusionkit.patterns.time_limit import own_code
+
+
+def lint_trace(pattern: PatternClass) -> list[Finding]:
+    """The findings of all rules of this module for one pattern class, traced on its own example inputs.
+
+    Raises MisuseError (a FusionKitError) when the pattern cannot be run or traced.
+    """
+    scalars = raw_scalars(pattern)
+    line = line_of(pattern.pattern)
+    arguments = _arguments(pattern, scalars)
+    broken = _not_searchable(pattern, arguments, line)
+    if broken is not None:
+        return [broken]
+    graph = _trace(pattern, arguments)
+    return [
+        *_unused(pattern, graph, scalars, line),
+        *_equal_scalars(pattern, scalars),
+        *_own_tensors(pattern, graph, line),
+        *_rounded_literals(pattern, graph, scalars),
+    ]
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    """The line of a function's `def` (or lambda), 0 where it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return 0
+    first = int(code.co_firstlineno)
+    for line, text in enumerate(linecache.getlines(code.co_filename)[first - 1 :], first):
+        if "def " in text or "lambda" in text:
+            return line
+    return first
+
+
+def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
+    """What scalars() gives, equal stand-ins included; empty for a class without it."""
+    method = getattr(pattern, "scalars", None)
+    with own_code(f"pattern {name_of(pattern)}: scalars()"):
+        return dict(method()) if callable(method) else {}
+
+
+def _arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """Argument -> fake tensor on the target's device, or stand-in, in order."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        given = [fake_like(tensor, current_device()) for tensor in example_inputs(pattern, scalars)]
+    tensors = iter(given)
+    return {name: scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)}
+
+
+def _mode_of(arguments: Mapping[str, Any]) -> FakeTensorMode:
+    modes = [value.fake_mode for value in arguments.values() if isinstance(value, torch.Tensor)]  # type: ignore[attr-defined]
+    return modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _not_searchable(pattern: PatternClass, arguments: Mapping[str, Any], line: int) -> Finding | None:
+    name = name_of(pattern)
+    try:
+        with own_code(f"pattern {name}: pattern()"), _mode_of(arguments):
+            require_searchable(name, pattern.pattern, arguments)
+    except FusionKitError as error:
+        said = str(error).partition(": ")[2]
+        if "in place" in said:
+            return finding("mutating_search", line, f"{name}: {said.partition(':')[0]}")
+        if "matches nothing" in said:
+            return finding("returns_nothing", line, f"{name}: {said.partition(',')[0]}")
+        raise
+    return None
+
+
+def _trace(pattern: PatternClass, arguments: Mapping[str, Any]) -> torch.fx.Graph:
+    trace = make_tracer({}, sources=True)
+    with own_code(f"pattern {name_of(pattern)}: tracing it"), _mode_of(arguments):
+        return trace(pattern.pattern, list(arguments.values())).graph
+
+
+def _unused(
+    pattern: PatternClass, graph: torch.fx.Graph, scalars: Mapping[str, Any], line: int
+) -> Iterator[Finding]:
+    placeholders = list(graph.find_nodes(op="placeholder"))
+    for name, node in zip(argument_names(pattern), placeholders, strict=False):
+        used = _literals(graph)[scalars[name]] if name in scalars else len(node.users)
+        if not used:
+            yield finding(
+                "unused_argument", line, f"{name_of(pattern)}: argument '{name}' is not in the trace"
+            )
+
+
+def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterator[Finding]:
+    """Equal stand-ins; and stand-ins that are found in the trace although something else was put there."""
+    line = line_of(pattern.scalars)
+    values = list(scalars.values())
+    doubled = {value for value in values if values.count(value) > 1}
+    for value in doubled:
+        both = ", ".join(name for name, other in scalars.items() if other == value)
+        yield finding("equal_scalars", line, f"{name_of(pattern)}: {both} have one stand-in, {value}")
+    alone = {name: value for name, value in scalars.items() if value not in doubled}
+    if not alone:
+        return
+    others = {name: float(value) * 1.0009765625 + 3.0 for name, value in alone.items()}
+    elsewhere = _literals(_trace(pattern, _arguments(pattern, {**scalars, **others})))
+    for name, value in alone.items():
+        if elsewhere[value]:
+            yield finding(
+                "equal_scalars",
+                line,
+                f"{name_of(pattern)}: stand-in {value} of {name} is a literal of the trace too",
+            )
+
+
+def _literals(graph: torch.fx.Graph) -> Counter[Any]:
+    """Every number in the arguments of the graph's calls; True counts as 1, as it does for the matcher."""
+    leaves = [
+        leaf for n in graph.nodes for leaf in pytree.tree_leaves((n.args, n.kwargs)) if n.op != "output"
+    ]
+    return Counter(leaf for leaf in leaves if isinstance(leaf, bool | int | float))
+
+
+def _own_tensors(pattern: PatternClass, graph: torch.fx.Graph, line: int) -> Iterator[Finding]:
+    for node in graph.find_nodes(op="get_attr"):
+        place = min((_line(user) for user in node.users if _line(user)), default=line)
+        yield finding(
+            "closure_tensor", place, f"{name_of(pattern)}: {node.target} is a tensor of the pattern's own"
+        )
+
+
+def _rounded_literals(
+    pattern: PatternClass, graph: torch.fx.Graph, scalars: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Literals of ops whose graphs hold them rounded, and literals that their tensor's dtype cannot hold at all.
+
+    add.Scalar and its like stand in a graph where C++ put them, with the number in the op's arithmetic dtype
+    (float32 for half precisions); Python's operators give add.Tensor, with the number as it was written.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        dtype = _floating_dtype(node)
+        for value in node.args:
+            if dtype is None or not isinstance(value, float) or value in scalars.values():
+                continue
+            if not math.isfinite(value):
+                continue
+            held = float(torch.tensor(value, dtype=_arithmetic(dtype)))
+            stored = float(torch.tensor(value, dtype=dtype))
+            what = None
+            if node.target._overloadname == "Scalar" and held != value:
+                what = f"{node.target} holds {value!r} as {held!r}"
+            elif value and (stored == 0 or math.isinf(stored)):
+                what = f"{value!r} is {stored!r} in {str(dtype).removeprefix('torch.')}"
+            if what is not None:
+                way_out = f"write {held!r}" if math.isfinite(held) and held else None
+                yield finding("unrepresentable_literal", _line(node), f"{name_of(pattern)}: {what}", way_out)
+
+
+def _floating_dtype(node: torch.fx.Node) -> torch.dtype | None:
+    values = [operand.meta.get("val") for operand in node.all_input_nodes]
+    found = [v.dtype for v in values if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
+    return found[0] if found else None
+
+
+def _arithmetic(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _line(node: torch.fx.Node) -> int:
+    """The line of the pattern that made a node, 0 where the trace does not say."""
+    trace = node.meta.get("stack_trace") or ""
+    _, found, rest = trace.rpartition(", line ")
+    digits = rest.partition(",")[0]
+    return int(digits) if found and digits.isdigit() else 0

@@ -1,0 +1,251 @@
+"""A pattern put into a window of a real compile and counted there, without rewriting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.aot import aot_backend, decomposition_table
+from fusionkit.capture.compiling import compile_and_run
+from fusionkit.capture.graphs import GraphKey, copy_graph_module
+from fusionkit.config import WINDOWS, select_patterns
+from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_device, current_target, use_target
+from fusionkit.passes.foreign_backend import Backend, WatchedBackend, resolve_backend
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.match_pass import PatternMatchPass
+from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.registry import enabled_groups
+from fusionkit.passes.trial import trial_groups
+from fusionkit.subjects.build import Subject
+from fusionkit.verdict import Verdict
+
+SCHEMA = "fusionkit.probe/1"
+KIT_BACKEND = "fusionkit"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCause:
+    """Why a count says nothing. `type`: stale_compile_cache, not_compiled or not_lowered."""
+
+    type: str
+    what: str
+    fix: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain JSON."""
+        return {"type": self.type, "what": self.what, "fix": self.fix}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedGraph:
+    """One graph that was looked at. `level`: where it was seen: a window's name, "aot", "pattern pass", "dynamo"."""
+
+    index: int
+    level: str
+    nodes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"index": self.index, "level": self.level, "nodes": self.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What the patterns would take in the graphs of one compile; `cause` where the count says nothing."""
+
+    subject: str
+    target: str
+    dtype: str
+    backend: str
+    window: str
+    patterns: tuple[str, ...]
+    graphs: tuple[ProbedGraph, ...]
+    matches: tuple[SiteMatch, ...]
+    cause: ProbeCause | None
+
+    def hits(self) -> dict[str, int]:
+        """Hits by pattern, 0 for one that hit nothing."""
+        counted = dict.fromkeys(self.patterns, 0)
+        for match in self.matches:
+            counted[match.pattern] += match.status == "hit"
+        return counted
+
+    @property
+    def verdict(self) -> Verdict:
+        """PASS where every pattern hits, FAIL where one does not, INCONCLUSIVE where a cause stands before that."""
+        if self.cause is not None:
+            return Verdict.INCONCLUSIVE
+        return Verdict.PASS if all(self.hits().values()) else Verdict.FAIL
+
+    @property
+    def reason(self) -> str:
+        """The count, or the cause, in words."""
+        counted = ", ".join(f"{name} {count} hits" for name, count in self.hits().items())
+        told = f"{counted} in {len(self.graphs)} graph(s)"
+        if self.cause is None:
+            return told
+        return f"{self.cause.type}: {self.cause.what}" + (f"; in the rest: {told}" if self.graphs else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The probe JSON; with a cause, `hits` is null."""
+        return {
+            "schema": SCHEMA,
+            "subject": self.subject,
+            "target": self.target,
+            "window": self.window,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "graphs": [graph.to_dict() for graph in self.graphs],
+            "patterns": {name: self._entry(name) for name in self.patterns},
+            "cause": None if self.cause is None else self.cause.to_dict(),
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+        }
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        own = [match for match in self.matches if match.pattern == name]
+        return {
+            "hits": self.hits()[name] if self.cause is None else None,
+            "sites": [match.to_dict() for match in own if match.status == "hit"],
+            "refused": [match.to_dict() for match in own if match.status != "hit"],
+        }
+
+
+def probe(
+    subject: Subject,
+    pattern: str | Path,
+    *,
+    backend: str | Backend = KIT_BACKEND,
+    window: str = "before-freezing",
+    decompositions: str = "none",
+    train: bool = False,
+    dynamic: Sequence[str] = (),
+) -> ProbeReport:
+    """Compile `subject` through `backend` and count `pattern` in the graphs, on copies.
+
+    `pattern`: a name of the kit's, or the path of a pattern file. `backend`: "fusionkit", `module:callable`, a name
+    that torch knows, or a callable (see passes.foreign_backend.WatchedBackend for what is seen of a foreign one; it
+    has the window before-freezing only). A pattern is traced with the decompositions of the graph that it is
+    tried on. Nothing is left behind: each probe wraps the backend anew.
+    Raises MisuseError for an unknown pattern, backend or window, and for what the model raises.
+    """
+    use_target(current_target() or "cpu")
+    if window not in WINDOWS:
+        raise MisuseError(f"unknown window '{window}'; use one of: {', '.join(WINDOWS)}")
+    counter = _Counter(_groups(pattern))
+    if backend == KIT_BACKEND:
+        listener = _Window(window, counter, decompositions)
+        freezing = window == "after-freezing"
+        own = aot_backend(listener, decompositions=decompositions, freezing=freezing)
+        compile_and_run(subject, own, train=train, dynamic=dynamic)
+        cause = None if counter.graphs else _NOT_COMPILED
+    else:
+        if window != "before-freezing":
+            raise MisuseError(
+                "a foreign backend is probed in window before-freezing only; leave --window away"
+            )
+        called = resolve_backend(backend) if isinstance(backend, str) else backend
+        watched = WatchedBackend(called, counter.look)
+        compile_and_run(subject, watched, train=train, dynamic=dynamic)
+        cause = _cause(watched, counter)
+    return ProbeReport(
+        subject=subject.name,
+        target=current_target() or "none",
+        dtype=subject.dtype,
+        backend=backend if isinstance(backend, str) else _name_of(backend),
+        window=window,
+        patterns=counter.names,
+        graphs=tuple(counter.graphs),
+        matches=tuple(counter.matches),
+        cause=cause,
+    )
+
+
+_NOT_COMPILED = ProbeCause(
+    "not_compiled",
+    "torch.compile handed no graph to the backend",
+    "look at the graph breaks: `fusionkit capture` lists them",
+)
+
+
+def _cause(watched: WatchedBackend, counter: _Counter) -> ProbeCause | None:
+    if not watched.received:
+        return _NOT_COMPILED
+    if watched.unseen:
+        return ProbeCause(
+            "stale_compile_cache",
+            f"{watched.unseen} of {watched.received} graphs went by without being shown to the backend's compiler:"
+            " a compile cache served them, patterns of an earlier compile included",
+            "compile once with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, or empty the cache folder",
+        )
+    if all(graph.level == "dynamo" for graph in counter.graphs) and not counter.hits():
+        return ProbeCause(
+            "not_lowered",
+            "the backend does not go through AOT autograd, or it served a graph from a cache of its own: what it"
+            " receives is dynamo's graph of torch functions, where no pattern of aten ops matches",
+            "probe the backend that it hands its graphs to, or empty its cache",
+        )
+    return None
+
+
+def _groups(pattern: str | Path) -> Mapping[str, Sequence[PatternClass]]:
+    path = Path(pattern)
+    return trial_groups(path) if path.suffix == ".py" else enabled_groups(select_patterns((str(pattern),)))
+
+
+def _name_of(backend: Backend) -> str:
+    return str(getattr(backend, "__qualname__", type(backend).__qualname__))
+
+
+class _Counter:
+    """Counts patterns in graphs, on copies. A match pass per decomposition table: patterns are traced with it."""
+
+    def __init__(self, groups: Mapping[str, Sequence[PatternClass]]) -> None:
+        self._groups = groups
+        self._passes: list[tuple[Mapping[Any, Any], PatternMatchPass]] = []
+        self.names = tuple(groups)
+        self.graphs: list[ProbedGraph] = []
+        self.matches: list[SiteMatch] = []
+        self._pass_for({})  # a pattern that cannot be registered is told before the model is compiled
+
+    def hits(self) -> list[SiteMatch]:
+        """The matches that would be replaced."""
+        return [match for match in self.matches if match.status == "hit"]
+
+    def look(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
+        """Count in one graph, which stays as it is."""
+        index = len(self.graphs)
+        self.graphs.append(ProbedGraph(index, level, len(module.graph.nodes)))
+        self.matches.extend(self._pass_for(table).apply(copy_graph_module(module), index))
+
+    def _pass_for(self, table: Mapping[Any, Callable[..., Any]]) -> PatternMatchPass:
+        for known, made in self._passes:
+            if known == table:
+                return made
+        made = PatternMatchPass(self._groups, table, current_device(), rewrite=False)
+        self._passes.append((table, made))
+        return made
+
+
+class _Window:
+    """Listens to the kit's own backend and looks at one window."""
+
+    def __init__(self, window: str, counter: _Counter, decompositions: str) -> None:
+        self._window = window
+        self._counter = counter
+        self._table = decomposition_table(decompositions)
+
+    def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
+        """Look at the graph in the window that was asked for."""
+        del key
+        if window == self._window:
+            self._counter.look(window, module, self._table)
+
+    def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
+        """Nothing is kept of a call."""

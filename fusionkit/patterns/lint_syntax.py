@@ -1,0 +1,171 @@
+"""The lint rules that the text of a pattern file decides, without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fusionkit.patterns.lint_rules import Finding, finding
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_METHODS = ("pattern", "replacement")
+_ENVIRONMENT = {"os.environ", "os.getenv", "environ", "getenv", "sys.argv", "argparse", "os.environb"}
+_REWRITES = {
+    "erase_node",
+    "replace_all_uses_with",
+    "inserting_before",
+    "inserting_after",
+    "call_function",
+    "create_node",
+    "replace_input_with",
+    "update_arg",
+}
+_CONFIRMED = ("confirmed", "确认")
+
+
+def lint_syntax(text: str) -> list[Finding]:
+    """The findings of all rules of this module, by line. `text` must parse."""
+    tree = ast.parse(text)
+    found = [
+        *_out_arguments(tree),
+        *_without_return(tree),
+        *_switches(tree),
+        *_traversals(tree),
+        *_entry_keywords(tree),
+        *unconfirmed_flags(text),
+    ]
+    return sorted(found, key=lambda item: item.line)
+
+
+def _out_arguments(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg == "out":
+                    yield finding(
+                        "out_argument", keyword.value.lineno, f"{ast.unparse(node.func)}(..., out=...)"
+                    )
+
+
+def _without_return(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in _METHODS and _is_static(node):
+            own = list(_own_nodes(node))
+            gives = any(isinstance(item, ast.Return) and _is_value(item.value) for item in own)
+            if not gives and not any(isinstance(item, ast.Raise) for item in own):
+                yield finding("returns_nothing", node.lineno, f"{node.name}() returns nothing")
+
+
+def _is_static(node: FunctionNode) -> bool:
+    return any(ast.unparse(item) == "staticmethod" for item in node.decorator_list)
+
+
+def _is_value(value: ast.expr | None) -> bool:
+    return value is not None and not (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
+    """The nodes of a function's body, without those of functions and classes inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _switches(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [item.name for item in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{item.name}" for item in node.names] + [str(node.module)]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        else:
+            continue
+        for name in _ENVIRONMENT.intersection(names):
+            yield finding("switch_outside_config", node.lineno, f"reads {name}")
+
+
+def _traversals(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_rewrite_"):
+            yield finding("hand_traversal", node.lineno, f"function {node.name} rewrites a graph by hand")
+        if isinstance(node, ast.For | ast.AsyncFor) and _walks_nodes(node.iter):
+            written = _rewrites_in(node)
+            if written is not None:
+                yield finding(
+                    "hand_traversal", node.lineno, f"a loop over {ast.unparse(node.iter)} with {written}"
+                )
+
+
+def _walks_nodes(expression: ast.expr) -> bool:
+    """`graph.nodes`, anywhere in what is looped over: list(...), reversed(...), .find_nodes(...)."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("nodes", "find_nodes")
+        and not ast.unparse(node.value).endswith("match")
+        for node in ast.walk(expression)
+    )  # fmt: skip
+
+
+def _rewrites_in(loop: ast.For | ast.AsyncFor) -> str | None:
+    variables = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in ast.walk(loop):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _REWRITES
+        ):
+            return f"{node.func.attr}(...)"
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if (
+                    isinstance(target, ast.Attribute)
+                    and target.attr in ("args", "kwargs", "target")
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id in variables
+                ):
+                    return f"{ast.unparse(target)} = ..."
+    return None
+
+
+def _entry_keywords(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "CallFunction":
+            continue
+        names = [keyword.arg for keyword in node.keywords if keyword.arg not in ("_users", None)]
+        if names:
+            yield finding("entry_keywords", node.lineno, f"CallFunction lists {', '.join(map(str, names))}")
+
+
+def unconfirmed_flags(text: str, only: str | None = None) -> list[Finding]:
+    """Flags enable_... that a class of `text` sets to False without a comment that records the confirmation.
+
+    The comment stands on the flag's line or on the comment lines right above it. `only`: this flag alone.
+    """
+    lines = text.splitlines()
+    found = []
+    for holder in ast.walk(ast.parse(text)):
+        if not isinstance(holder, ast.ClassDef):
+            continue
+        for node in holder.body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            flags = [
+                item.id for item in targets if isinstance(item, ast.Name) and item.id.startswith("enable_")
+            ]
+            off = isinstance(node.value, ast.Constant) and node.value.value is False
+            if flags and off and only in (None, flags[0]) and not _is_confirmed(lines, node.lineno):
+                found.append(finding("unconfirmed_default_off", node.lineno, f"{flags[0]} is off by default"))
+    return found
+
+
+def _is_confirmed(lines: list[str], line: int) -> bool:
+    said = [lines[line - 1].partition("#")[2]]
+    for above in reversed(lines[: line - 1]):
+        if not above.strip().startswith("#"):
+            break
+        said.append(above)
+    return any(word in text.lower() for text in said for word in _CONFIRMED)
