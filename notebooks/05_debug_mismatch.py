@@ -5,6 +5,9 @@
 #
 # The sites were counted in eager mode, by hooks, without looking at a graph. Each one is now a hit, already fused by the library, skipped
 # with a reason, or a miss with cause and node. Anything else fails.
+#
+# `subject` may be a capsule (`*.json`, from `fusionkit capture`): nothing is then compiled, and counts, size, dtype and target are
+# the capsule's.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -23,12 +26,14 @@ expected_sites: dict[str, int | None] = {
     "ada_layer_norm": None,
     "gelu": None,
 }
+isolate: bool = False  # count ever longer beginnings of the nearest variant as well
 run_dir: str = "evidence/interactive"
 
 # %%
 from fusionkit.phases.mismatch import debug_mismatch
 from fusionkit.phases.study import open_study
 from fusionkit.widgets import views
+from fusionkit.widgets.aligner import aligner
 from fusionkit.widgets.filter import site_explorer
 
 study = open_study(
@@ -47,10 +52,23 @@ study = open_study(
 
 # %% [markdown]
 # ## Why the misses miss
+# The nearest variant of the pattern and the graph, row by row. What differs is underlined and numbered like the causes below it.
 
 # %%
 mismatch = debug_mismatch(study)
-views.causes(mismatch.cause_rows(), "Causes", empty=mismatch.why_no_cause())
+aligner(mismatch.explained, empty=mismatch.why_no_cause())
+
+# %%
+views.alignments(mismatch.explained, empty=mismatch.why_no_cause())
+
+# %% [markdown]
+# ## Where the hits are lost
+# The nearest variant, one op longer from level to level, counted in the real graph by torch's matcher.
+
+# %%
+prefixes = mismatch.prefix_rows() if isolate else []
+not_isolated = mismatch.why_no_cause() if isolate else "not asked for; give isolate: true"
+views.table(prefixes, "Prefixes of the nearest variant", empty=not_isolated, merge=["pattern", "variant"])
 
 # %% [markdown]
 # ## Sites

@@ -24,8 +24,8 @@ FORBIDDEN: dict[type[ast.AST], str] = {
 }
 
 # A widget shows nothing in an archived page, so static calls have to follow it.
-WIDGETS = {"site_explorer"}
-STATIC = {"html_table", "bar_chart_svg", "table", "chart"}
+WIDGETS = {"aligner", "site_explorer"}
+STATIC = {"alignments", "bar_chart_svg", "chart", "html_table", "table"}
 
 
 def violations(notebook: Any) -> list[str]:

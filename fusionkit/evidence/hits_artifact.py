@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.reading import read_capsule
-from fusionkit.config import pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, pattern_names, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
 from fusionkit.match.hits import HitReport
@@ -17,6 +17,7 @@ from fusionkit.match.matching import device_of
 from fusionkit.match.ops import FUSED_OPS, packet
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.passes.session import match_pass_for
 from fusionkit.store import read_json, write_json
@@ -26,23 +27,31 @@ SCHEMA = "fusionkit.hits-evidence/1"
 
 def write_hits(run_dir: Path, name: str, compiled: Compiled, report: HitReport) -> list[dict[str, str]]:
     """Write `artifacts/<name>.json` with its two capsules; returns the artifacts for the phase's record."""
+    before, after = compiled.capture(), compiled.capture(compiled.after)
+    return write_hit_graphs(run_dir, name, before, after, from_file(compiled), report)
+
+
+def write_hit_graphs(
+    run_dir: Path, name: str, before: Capture, after: Capture, files: Sequence[str], report: HitReport
+) -> list[dict[str, str]]:
+    """The same for graphs that no compile of this process made; `files`: the fusions whose patterns came from a file."""
     folder = f"artifacts/{name}"
-    before, after = f"{folder}.before.capsule.json", f"{folder}.after.capsule.json"
-    write_capsule(compiled.capture(), run_dir / before)
-    write_capsule(compiled.capture(compiled.after), run_dir / after)
+    paths = f"{folder}.before.capsule.json", f"{folder}.after.capsule.json"
+    for capture, path in zip((before, after), paths, strict=True):
+        write_capsule(capture, run_dir / path)
     entry = {
         "schema": SCHEMA,
-        "before": before,
-        "after": after,
-        "decompositions": compiled.config.decompositions,
-        "from_file": from_file(compiled),
+        "before": paths[0],
+        "after": paths[1],
+        "decompositions": before.decompositions,
+        "from_file": list(files),
         "report": report.to_dict(),
     }
     write_json(run_dir / f"{folder}.json", entry)
     return [
         {"path": f"{folder}.json", "kind": "hits"},
-        {"path": before, "kind": "capsule"},
-        {"path": after, "kind": "capsule"},
+        {"path": paths[0], "kind": "capsule"},
+        {"path": paths[1], "kind": "capsule"},
     ]
 
 
@@ -141,9 +150,10 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
 
 def from_file(compiled: Compiled) -> list[str]:
     """The fusions of a compile whose patterns came from a file."""
-    return [name for name in compiled.groups if _is_trial(compiled, name)]
+    return groups_from_file(compiled.config, compiled.groups)
 
 
-def _is_trial(compiled: Compiled, name: str) -> bool:
-    flags = compiled.config.fusion_patterns
-    return name not in enabled_groups(flags) or compiled.groups[name] is not enabled_groups(flags)[name]
+def groups_from_file(config: CompilationConfig, groups: Mapping[str, Sequence[PatternClass]]) -> list[str]:
+    """Those of `groups` that are not the kit's own."""
+    own = enabled_groups(config.fusion_patterns)
+    return [name for name, group in groups.items() if own.get(name) is not group]

@@ -97,8 +97,8 @@ def make_plan(
             raise MisuseError(
                 f'{spec.path}: its parameter cell names no run_dir: str = "evidence/interactive"'
             )
-    _check_subject(params)
     files = _check_files(params)
+    _check_subject(params)
     package = package_sha256()
     steps = tuple(plan_step(path, params, package) for path in selected)
     inputs = [(params_path.resolve(), "parameters", sha256_file(params_path))]
@@ -242,7 +242,12 @@ def _check_files(params: Parameters) -> dict[str, Path]:
 
 
 def _is_file_parameter(name: str, value: Any) -> bool:
-    return name.endswith(("_file", "_profile")) and isinstance(value, str) and bool(value)
+    """A file, or a capsule in the subject's place."""
+    if not isinstance(value, str):
+        return False
+    return bool(value) and (
+        name.endswith(("_file", "_profile")) or (name == "subject" and value.endswith(".json"))
+    )
 
 
 def _check_installed() -> None:

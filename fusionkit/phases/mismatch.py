@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.hits_artifact import claim_hits, write_hits
+from fusionkit.evidence.hits_artifact import claim_hits, groups_from_file, write_hit_graphs
 from fusionkit.evidence.records import PhaseRecord
 from fusionkit.match.explain import SiteExplanation
 from fusionkit.match.hits import HitReport, PatternHits, report_hits
-from fusionkit.match.matching import matching_of
-from fusionkit.match.missing import explain_missing
-from fusionkit.passes.compiled import Compiled
+from fusionkit.match.isolation import isolate
+from fusionkit.match.matching import Matching
+from fusionkit.match.missing import explain_missing, explain_pattern
+from fusionkit.match.variants import Variant
 from fusionkit.passes.hits import SiteMatch
+from fusionkit.phases.matched import Matched, match_study
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
@@ -25,10 +28,13 @@ _NONE_COUNTED = "no site was counted, so none can be missed"
 
 @dataclass(frozen=True, slots=True)
 class MismatchReport:
-    """What phase 5 found: the state of every site, and an explanation for each miss."""
+    """What phase 5 found: the state of every site, and an explanation for each miss.
+
+    `explained`: pattern -> its missed sites; where no site of a pattern was counted, the places that come near.
+    """
 
     study: Study
-    compiled: Compiled
+    matched: Matched
     report: HitReport
     explained: Mapping[str, tuple[SiteExplanation, ...]]
     gates: tuple[Gate, ...]
@@ -37,7 +43,8 @@ class MismatchReport:
         """One row per site, misses first: pattern, state, module, source, anchor, variant or reason."""
         rows: list[dict[str, Any]] = []
         for name in self.report.patterns:
-            rows += [_missed_row(name, item) for item in self.explained.get(name, ())]
+            state = "miss" if self.report.patterns[name].missing else "near miss"
+            rows += [_missed_row(name, item, state) for item in self.explained.get(name, ())]
         for name, entry in self.report.patterns.items():
             rows += [_found_row(name, match) for match in entry.matches if match.status != "refused"]
             rows += [
@@ -53,25 +60,16 @@ class MismatchReport:
             ]
         return rows
 
-    def cause_rows(self) -> list[dict[str, Any]]:
-        """One row per cause of every missed site."""
+    def prefix_rows(self) -> list[dict[str, Any]]:
+        """Prefix isolation of the variant that comes nearest to most missed sites, for each pattern that has any.
+
+        One row per level: the call that the prefix ends in, its nodes, its hits in the graphs, and where they fall.
+        """
         return [
-            {
-                "pattern": name,
-                "module": item.module,
-                "variant": item.pattern,
-                "type": cause.type,
-                "pattern node": cause.pattern_node,
-                "pattern source": cause.pattern_source,
-                "graph node": cause.graph_node,
-                "graph source": cause.graph_source,
-                "expected": cause.expected,
-                "actual": cause.actual,
-                "fix": cause.fix,
-            }
+            row
             for name, items in self.explained.items()
-            for item in items
-            for cause in item.causes
+            if items
+            for row in _prefixes(name, items, self.matched.matching, self.report.patterns[name])
         ]
 
     def why_no_cause(self) -> str:
@@ -88,9 +86,12 @@ class MismatchReport:
 
     def write(self) -> PhaseRecord:
         """Write hits, graphs, explanations and the evidence."""
-        artifacts = write_hits(self.study.run_dir, "05_hits", self.compiled, self.report)
+        files = groups_from_file(self.study.config(), self.matched.matching.groups)
+        artifacts = write_hit_graphs(
+            self.study.run_dir, "05_hits", self.matched.before, self.matched.after, files, self.report
+        )
         path = "artifacts/05_explained.json"
-        explained = {name: [item.to_dict() for item in items] for name, items in self.explained.items()}
+        explained = {name: [_explained(item) for item in items] for name, items in self.explained.items()}
         write_json(self.study.run_dir / path, explained)
         artifacts.append({"path": path, "kind": "explanation"})
         return self.study.write(
@@ -99,17 +100,73 @@ class MismatchReport:
 
 
 def debug_mismatch(study: Study) -> MismatchReport:
-    """Compile the whole model, join hits with counted sites, explain every miss."""
-    compiled = study.compile()
-    matching = matching_of(compiled)
+    """Compile the whole model, or take a capsule's graphs; join hits with counted sites, explain every miss.
+
+    Raises MisuseError for a capsule without a graph in the study's window.
+    """
+    matched = match_study(study)
+    matching = matched.matching
     report = report_hits(matching, study.counts)
     explained = {
-        name: tuple(explain_missing(matching, name, [site.module for site in entry.missing]))
+        name: found
         for name, entry in report.patterns.items()
-        if entry.missing
+        if (found := _explanations(matching, name, entry))
     }
     gates = tuple(_gate(entry, explained.get(name, ())) for name, entry in report.patterns.items())
-    return MismatchReport(study, compiled, report, explained, gates or (_nothing(),))
+    gates = tuple(_of_origin(gate, matched.before.origin) for gate in gates or (_nothing(),))
+    return MismatchReport(study, matched, report, explained, gates)
+
+
+def _explanations(matching: Matching, name: str, entry: PatternHits) -> tuple[SiteExplanation, ...]:
+    """Each missed site; where no site was counted by place, what comes near."""
+    if entry.join is None:
+        return explain_pattern(matching, name, {}).missed
+    if not entry.missing:
+        return ()
+    return tuple(explain_missing(matching, name, [site.module for site in entry.missing]))
+
+
+def _of_origin(gate: Gate, origin: str) -> Gate:
+    """Only graphs of the compiler may bear a verdict; those made on the side decide nothing."""
+    if origin == "torch.compile" or gate.verdict is not Verdict.PASS:
+        return gate
+    reason = f"{gate.reason}; the capsule's graphs come from {origin}, not from torch.compile"
+    return Gate(gate.name, Verdict.INCONCLUSIVE, reason)
+
+
+def _prefixes(
+    name: str, items: Sequence[SiteExplanation], matching: Matching, entry: PatternHits
+) -> list[dict[str, Any]]:
+    nearest = Counter(item.pattern for item in items).most_common(1)[0][0]
+    chosen = [item for item in matching.groups[name] if item.name() == nearest]
+    if not chosen:
+        return []
+    trace = matching.tracer()
+    counted = None if entry.count is None else entry.count.expected
+    sites = None if counted is None else counted - len(entry.fused) or None
+    found = isolate(
+        matching.graphs, Variant(chosen[0], trace, matching.device), trace, matching.device, sites
+    )
+    return [
+        {
+            "pattern": name,
+            "variant": nearest,
+            "level": number,
+            "call": level.call,
+            "source": level.source,
+            "nodes": level.nodes,
+            "hits": level.hits,
+            "sites": sites,
+            "where the hits fall": "here" if level is found.falls_at else None,
+            "note": level.note or None,
+        }
+        for number, level in enumerate(found.levels, start=1)
+    ]
+
+
+def _explained(item: SiteExplanation) -> dict[str, Any]:
+    """A missed site with the rows of its alignment."""
+    return item.to_dict() | {"rows": [row.to_dict() for row in item.rows]}
 
 
 def _gate(entry: PatternHits, explained: Sequence[SiteExplanation]) -> Gate:
@@ -145,11 +202,12 @@ def _found_row(name: str, match: SiteMatch) -> dict[str, Any]:
     }
 
 
-def _missed_row(name: str, item: SiteExplanation) -> dict[str, Any]:
-    told = "; ".join(f"{cause.type}: pattern {cause.expected}, graph {cause.actual}" for cause in item.causes)
+def _missed_row(name: str, item: SiteExplanation, state: str) -> dict[str, Any]:
+    causes = ", ".join(dict.fromkeys(cause.type for cause in item.causes)) or "no cause found"
+    told = f"{item.pattern}: {causes}"
     return {
         "pattern": name,
-        "status": "miss",
+        "status": state,
         "module": item.module,
         "source": item.source,
         "anchor": item.anchor,

@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from fusionkit.capture.graphs import Capture
+from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, FusionPatterns, pattern_names, select_patterns
+from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord, write_phase
 from fusionkit.match.hits import default_patterns
@@ -25,7 +30,7 @@ class Study:
 
     `patterns`: the fusions that take part, chosen from those whose sites are counted where the cell names
     none. `trial`: the fusion that `pattern_file` stands for, None without a file. `counts`: the independent
-    count of sites, in eager mode.
+    count of sites, in eager mode. `capture`: the graphs, where the subject is a capsule and there is no model.
     """
 
     model: Subject
@@ -38,6 +43,7 @@ class Study:
     asserted: Mapping[str, int | None]
     counts: Mapping[str, ExpectedCount]
     run_dir: Path
+    capture: Capture | None = None
 
     def config(self, flags: FusionPatterns | None = None, *, freezing: bool = False) -> CompilationConfig:
         """The compile config of this investigation; `flags` replaces the chosen fusions."""
@@ -52,6 +58,8 @@ class Study:
     @property
     def no_values(self) -> str | None:
         """Why this investigation has no numbers and runs no kernel; None where it computes."""
+        if self.capture is not None:
+            return "a capsule holds graphs, neither weights nor values; it runs no kernel and has no numbers"
         if not shows_values(self.target):
             return "npu-dry shows graphs, shapes and dtypes; it runs no kernel and has no numbers"
         if self.model.fake is not None:
@@ -59,18 +67,25 @@ class Study:
         return None
 
     def compile(self, *, keep_inputs: bool = False) -> Compiled:
-        """Compile the subject with the chosen fusions."""
+        """Compile the subject with the chosen fusions. Raises MisuseError for a capsule: it has no model."""
+        self._need_model()
         return compile_subject(self.model, self.config(), keep_inputs=keep_inputs)
 
     def compile_plain(self, *, freezing: bool = False) -> Compiled:
-        """Compile the subject with every fusion off."""
+        """Compile the subject with every fusion off. Raises MisuseError for a capsule: it has no model."""
+        self._need_model()
         config = replace(self.config(select_patterns(()), freezing=freezing), pattern_files=())
         return compile_subject(self.model, config)
 
     def reload(self, dtype: str) -> Subject:
-        """The same subject, same seed, in another dtype."""
+        """The same subject, same seed, in another dtype. Raises MisuseError for a capsule: it has no model."""
+        self._need_model()
         name = self.model.name
         return load_subject(name, size=self.model.size, dtype=dtype, seed=self.model.seed)
+
+    def _need_model(self) -> None:
+        if self.capture is not None:
+            raise _no_model(self.model.name)
 
     def folder(self, name: str) -> Path:
         """A folder of the run, made if absent."""
@@ -124,31 +139,61 @@ def open_study(
     expected_sites: Mapping[str, int | None] | None = None,
     run_dir: str = "evidence/interactive",
 ) -> Study:
-    """Choose the target of this process, load the subject and count its sites.
+    """Choose the target of this process, load the subject and count its sites; or read a capsule (`*.json`).
+
+    A capsule brings its own counts, size, dtype, seed, decompositions and target; `target` is then only where its
+    patterns are traced.
 
     `target` is taken first: libraries that look for an NPU at import must find what the target shows.
     Raises MisuseError for anything unknown.
     """
     use_target(target)
-    model = load_subject(subject, size=size, dtype=dtype, seed=seed)
-    counts = expected_counts(model)
+    capture = read_capsule(Path(subject)) if subject.endswith(".json") else None
+    if capture is not None:
+        target, decompositions = capture.target, capture.decompositions
+    model = _stand_in(capture) if capture else load_subject(subject, size=size, dtype=dtype, seed=seed)
+    counts = capture.counts if capture else expected_counts(model)
     chosen = tuple(patterns) or default_patterns(counts)
     select_patterns(chosen)
-    path = Path(pattern_file) if pattern_file else None
-    trials = [] if path is None else list(trial_groups(path))
+    trials = list(trial_groups(Path(pattern_file))) if pattern_file else []
     if trials and trials[0] not in chosen:
         chosen = (*chosen, trials[0])
-    folder = Path(run_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    Path(run_dir).mkdir(parents=True, exist_ok=True)
     return Study(
         model=model,
         target=target,
         window=window,
         decompositions=decompositions,
         patterns=chosen,
-        pattern_file=path,
+        pattern_file=Path(pattern_file) if pattern_file else None,
         trial=trials[0] if trials else None,
         asserted=dict(expected_sites or {}),
         counts=counts,
-        run_dir=folder,
+        run_dir=Path(run_dir),
+        capture=capture,
+    )
+
+
+class _Absent(nn.Module):
+    """Stands where a capsule's model would; to run it is misuse."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self) -> None:
+        """There is nothing to run."""
+        raise _no_model(self.name)
+
+
+def _stand_in(capture: Capture) -> Subject:
+    """The subject that a capsule was made of, as far as the capsule tells of it."""
+    model = _Absent(capture.subject)
+    return Subject(model, (), name=capture.subject, size=capture.size, dtype=capture.dtype, seed=capture.seed)
+
+
+def _no_model(name: str) -> MisuseError:
+    return MisuseError(
+        f"subject {name} is given as a capsule, which holds graphs and no model to run; give the model itself"
+        " (phase 5 alone works from a capsule)"
     )

@@ -48,6 +48,12 @@ def fragment_listing(item: SourceFragment) -> str:
     return f'{title}<pre style="{_PRE}">{_numbered(item, lines, kept)}</pre>{whole}{_note(item)}'
 
 
+def diff_block(content: str) -> str:
+    """Lines that begin with `+` or `-` as preformatted, tinted text that wraps."""
+    body = "\n".join(_diff_line(line) for line in content.rstrip("\n").splitlines())
+    return f'<pre style="{_PRE};white-space:pre-wrap;overflow-wrap:anywhere">{body}</pre>'
+
+
 def _diff_line(line: str) -> str:
     text = html.escape(line)
     if line.startswith(("--- ", "+++ ", "@@ ")):

@@ -8,7 +8,7 @@ from typing import Any
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
 from fusionkit.subjects.fragments import SourceFragment
-from fusionkit.widgets.causes import cause_cards
+from fusionkit.widgets.alignments import Explained, alignments_html
 from fusionkit.widgets.charts import bar_chart_svg
 from fusionkit.widgets.listings import fragment_listing, listing
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, column_names, html_table, nothing, show
@@ -45,9 +45,9 @@ def source(fragments: Sequence[SourceFragment]) -> Any:
     return show(markup or nothing("no primitive was counted, so there is no source to show"))
 
 
-def causes(rows: Sequence[Mapping[str, str]], caption: str, *, empty: str) -> Any:
-    """Why sites were missed, one card per cause."""
-    return show(cause_cards(rows, caption, empty))
+def alignments(explained: Explained, *, empty: str) -> Any:
+    """Every missed site, pattern and graph side by side with the causes; sites missed for the same causes together."""
+    return show(alignments_html(explained, empty=empty))
 
 
 def gates(found: Sequence[Gate]) -> Any:

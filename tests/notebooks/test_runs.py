@@ -130,10 +130,30 @@ def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path):
     assert not (out / "phases/07.json").exists()
 
 
+def test_phase_5_works_from_a_capsule_alone(tmp_path):
+    capsule, out = tmp_path / "llama.json", tmp_path / "run"
+    assert run("capture", "llama", "--out", str(capsule)).returncode == 0
+    words = ["--notebooks", "05", "-P", f"subject={capsule}", "--out", str(out)]
+    done = run("run", "parameters/llama-tiny.yaml", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PASS: 1 of 1 phases pass")
+    phase = json.loads((out / "phases/05.json").read_text())
+    assert phase["subject"] == "llama"
+    assert {name: entry["hits"] for name, entry in phase["hits"].items()} == {
+        "rms_norm": 5,
+        "rope": 4,
+        "swiglu": 2,
+    }
+    assert run("verify", str(out)).returncode == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert str(capsule) in json.dumps(manifest)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["parameters/flux-tiny.yaml", "-P", "colour=red"], "colour"),
+        (["parameters/flux-tiny.yaml", "-P", "subject=nowhere.json"], "nowhere.json"),
         (["parameters/flux-tiny.yaml", "-P", "expected_sites.rms_nrm=1"], "rms_nrm"),
         (["parameters/flux-tiny.yaml", "-P", "subject=fluxx"], "fluxx"),
         (["nowhere.yaml"], "nowhere.yaml"),
