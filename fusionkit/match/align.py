@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from fusionkit.match.calls import Calls
-from fusionkit.match.moves import SHARED, STRANGE, Move, Moves, Node, Obligation, Step
+from fusionkit.match.moves import ODD, SHARED, STRANGE, Move, Moves, Node, Obligation, Step
 
 _MOST_STATES = 4000
 
@@ -178,7 +178,8 @@ class Aligner:
             return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
         deeper = [self._after(state, move, rest) for move in self._moves.pass_graph(p, g, passed)]
         if known is None:
-            here = _State(state.cost, rest, state.pairs, {**state.bindings, p: g}, state.steps)
+            cost = state.cost + (ODD if _is_odd(p, g) else 0.0)
+            here = _State(cost, rest, state.pairs, {**state.bindings, p: g}, state.steps)
             return [here, *(deeper if len(p.users) > 1 else ())]
         cost = state.cost + (SHARED if isinstance(known, Node) and twins(known, g) else STRANGE)
         clash = _State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))
@@ -196,6 +197,14 @@ class Aligner:
         ):
             found.append(self._after(state, move, rest))
         return found
+
+
+def _is_odd(p: Node, g: Node) -> bool:
+    """Whether an argument that was a vector in the example, such as a gain, meets a tensor of more dims, or the reverse."""
+    ours, theirs = p.meta.get("val"), g.meta.get("val")
+    if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        return False
+    return (ours.dim() <= 1) != (theirs.dim() <= 1)
 
 
 def outputs_of(graph: torch.fx.Graph) -> tuple[Node, ...]:

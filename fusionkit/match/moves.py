@@ -22,15 +22,13 @@ from fusionkit.match.ops import packet
 Node = torch.fx.Node
 Obligation = tuple[Node, Node, int]  # pattern node, graph node, graph nodes passed over just before
 
-# What a step costs. Only the order matters: a literal is the smallest difference, a node that has no place the
-# largest; passing over a cast is a little cheaper than passing over anything else.
-LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.95, 1.0, 1.5
-AGAIN, EDGE, SHARED, STRANGE = (
-    0.6,
-    0.6,
-    1.2,
-    1.9,
-)  # a further cast in a row; an operand not followed; one node as two
+# What a step costs. Only the order matters: a literal is the smallest difference, one node as two and nodes that
+# have nothing in common the largest; passing over a cast is a little cheaper than passing over anything else.
+LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5
+SHARED, STRANGE = 1.2, 1.9
+AGAIN = 0.6  # a further cast in a row
+EDGE = 0.6  # an operand that is not followed
+ODD = 0.6  # an argument that meets a tensor unlike its example
 CHEAPEST = 0.6  # of the steps that do not pair two calls of one op
 LONGEST_PASS = 3
 

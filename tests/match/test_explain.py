@@ -4,12 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from norm_chains import EPS, A, chain, matching, pattern_class
-from shared_models import compiled, counts_of
+from shared_models import compiled, counts_of, small_subject
 
+from fusionkit.capture.capturing import capture_graphs
 from fusionkit.capture.graphs import copy_graph_module
-from fusionkit.match.matching import Matching
+from fusionkit.match.matching import Matching, match_groups
 from fusionkit.match.missing import explain_pattern
 from fusionkit.passes.match_pass import PatternMatchPass
+from fusionkit.patterns.rms_norm_pattern import HandWrittenRmsNormPattern, RmsNormPattern
 
 SITE = "transformer_blocks.0.attn.norm_q"
 
@@ -154,3 +156,37 @@ def test_nodes_taken_by_an_equal_pattern_are_told_as_a_duplicate():
     report = taken_first(pattern_class(chain()))
     assert {cause.type for item in report.missed for cause in item.causes} == {"duplicate"}
     assert report.missed[0].causes[0].actual == "equal to first (Trial)"
+
+
+def test_both_forms_in_one_model_are_told_apart():
+    """A torch.nn.RMSNorm and a hand-written norm: each form's pattern hits its own and names what the other has."""
+    capture = capture_graphs(small_subject())
+    told = {}
+    for factory in (RmsNormPattern, HandWrittenRmsNormPattern):
+        groups = {"rms_norm": [factory.create(torch.bfloat16)]}
+        report = explain_pattern(match_groups(capture, groups, "before-freezing"), "rms_norm", {})
+        (hit,), (miss,) = report.hits.hits, report.missed
+        told[factory.__name__] = (hit.module, miss.module, [(c.type, c.graph_node) for c in miss.causes])
+    assert told == {
+        "RmsNormPattern": (
+            "norm",
+            "",
+            [
+                ("dtype_path", "mul_3"),
+                ("argument_order", "mul_3"),
+                ("dtype_path", "_to_copy_3"),
+                ("overload", "add_1"),
+                ("dim_literal", "mean_1"),
+            ],
+        ),
+        "HandWrittenRmsNormPattern": (
+            "",
+            "norm",
+            [
+                ("argument_order", "mul_1"),
+                ("dtype_path", "mul"),
+                ("overload", "add"),
+                ("dim_literal", "mean"),
+            ],
+        ),
+    }
