@@ -29,6 +29,7 @@ from fusionkit.npu.dry.standin import compiler
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
 from fusionkit.npu.target import TARGETS, use_target
 from fusionkit.passes.tracing import make_tracer
+from fusionkit.patterns.lint_rules import RULES
 from fusionkit.profile.benefit import ROOT_CAUSES
 from fusionkit.profile.copies import COPY_KINDS
 from fusionkit.profile.dialects import COLUMNS
@@ -58,6 +59,11 @@ def causes() -> str:
     return table(["type", "what to do"], ((f"[{kind}](#{kind})", fix) for kind, fix in FIXES.items()))
 
 
+def lint_rules() -> str:
+    rows = ((f"`{row.name}`", row.severity, row.what, row.way_out, row.source) for row in RULES)
+    return table(["rule", "", "what", "way out", "source"], rows)
+
+
 def ops() -> str:
     sections = []
     for namespace, schemas in (("npu", SCHEMAS), ("fusionkit", KIT_SCHEMAS)):
@@ -83,7 +89,8 @@ def root_causes() -> str:
 
 
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
-    "mismatch-causes.md": {"causes": causes},
+    "mismatch-catalog.md": {"causes": causes},
+    "pattern-tools.md": {"lint rules": lint_rules},
     "targets.md": {"ops": ops},
     "kernel-profiles.md": {
         "columns": columns,
@@ -156,9 +163,16 @@ def commands(text: str) -> set[str]:
     return {line for line in found if line.startswith("fusionkit ")}
 
 
+def named_only(text: str) -> set[str]:
+    """The commands that the text names without arguments, such as `fusionkit lint`."""
+    return set(re.findall(r"`(fusionkit [a-z]+)`", without_fences(text)))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_is_one_that_the_parser_takes(page):
-    for command in commands(page.read_text("utf-8")):
+    text = page.read_text("utf-8")
+    assert {command.split()[1] for command in named_only(text)} <= {command.name for command in COMMANDS}
+    for command in commands(text) - named_only(text):
         make_parser().parse_args(shlex.split(command)[1:])
 
 
@@ -184,14 +198,6 @@ def test_every_test_that_a_page_names_exists(page):
     for file, test in named:
         assert (ROOT / file).is_file(), file
         assert not test or test in names_in(ROOT / file), f"{file}::{test}"
-
-
-def test_every_cause_has_a_section():
-    text = (REFERENCES / "mismatch-causes.md").read_text("utf-8")
-    sections = re.findall(r"^## (\w+)$", text, re.MULTILINE)
-    assert sections == list(FIXES)
-    shown = {kind for kind in FIXES if re.search(rf"^{kind}: pattern node", text, re.MULTILINE)}
-    assert len(shown) >= 8
 
 
 def test_the_evidence_page_names_the_records_keys():

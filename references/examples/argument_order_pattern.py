@@ -1,0 +1,47 @@
+"""0 hits, although the two formulas are equal on paper. The matcher compares operands by their place and does not know that a
+product commutes.
+
+Swap the operands in the pattern.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fusionkit.patterns import PatternBase
+
+aten = torch.ops.aten
+
+
+class ArgumentOrderPattern:
+    """An RMSNorm whose first product has its operands the other way round."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"ArgumentOrderPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                x = torch.empty(2, 4, 16, dtype=dtype, device="meta")
+                return [x, torch.empty(16, dtype=dtype, device="meta")]
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+                h = x.to(torch.float32)
+                mean = aten.mean.dim(h.pow(2), [x.dim() - 1], True)
+                scale = torch.rsqrt(aten.add.Scalar(mean, 9.999999974752427e-07))
+                return (scale * h * weight).to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, 1e-6)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+ArgumentOrderPatternGroup = [ArgumentOrderPattern.create(torch.bfloat16)]

@@ -1,0 +1,48 @@
+"""0 hits, and the variant takes no part: an argument of `pattern()` does not show up in its trace. The matcher cannot bind
+it, and raises at the first match unless it is kept away. Often a bias that the model has as None.
+
+Take the argument out of `inputs()`, `pattern()` and `replacement()`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fusionkit.patterns import PatternBase
+
+aten = torch.ops.aten
+
+
+class UnusedArgumentPattern:
+    """An RMSNorm with a bias of which nothing is made."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype`."""
+
+        class Pattern(PatternBase):
+            @staticmethod
+            def name() -> str:
+                return f"UnusedArgumentPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[torch.Tensor]:
+                x = torch.empty(2, 4, 16, dtype=dtype, device="meta")
+                gain = torch.empty(16, dtype=dtype, device="meta")
+                return [x, gain, gain]
+
+            @staticmethod
+            def pattern(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+                h = x.to(torch.float32)
+                mean = aten.mean.dim(h.pow(2), [x.dim() - 1], True)
+                scale = torch.rsqrt(aten.add.Scalar(mean, 9.999999974752427e-07))
+                return (h * scale * weight).to(x.dtype)
+
+            @staticmethod
+            def replacement(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+                return torch.ops.npu.npu_rms_norm(x, weight, 1e-6)[0]  # type: ignore[no-any-return]
+
+        return Pattern
+
+
+UnusedArgumentPatternGroup = [UnusedArgumentPattern.create(torch.bfloat16)]
