@@ -24,7 +24,7 @@ from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.capturing import capture_graphs
 from fusionkit.capture.counted import with_counts
 from fusionkit.capture.reading import read_capsule
-from fusionkit.match.missing import explain_capture
+from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.npu.target import use_target
 from fusionkit.subjects.build import build_subject, new_fake_mode
 from fusionkit.subjects.sites import expected_counts

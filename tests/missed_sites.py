@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fusionkit.match.causes import Cause
-from fusionkit.match.explain import SiteExplanation
-from fusionkit.match.rows import AlignedRow
+from fusionkit.match.explanation.causes import Cause
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.explanation.rows import AlignedRow
 
 DIM = Cause(
     "dim_literal", "mean", "mean_7", "[-1]", "[3]", "my_norm_pattern.py:14", "lib/model.py:102",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fusionkit.match.causes import FIXES
+from fusionkit.match.explanation.causes import FIXES
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATOR = ROOT / "references" / "make_catalog.py"

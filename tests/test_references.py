@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from fusionkit.cli import COMMANDS, make_parser
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.markdown import render_record
-from fusionkit.match.causes import FIXES
+from fusionkit.match.explanation.causes import FIXES
 from fusionkit.npu.constraints import CONSTRAINTS
 from fusionkit.npu.doctor import target_states
 from fusionkit.npu.dry.standin import compiler

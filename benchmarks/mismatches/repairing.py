@@ -51,7 +51,7 @@ def try_repair(case: Case, asked: str | Path, folder: Path) -> tuple[bool | None
     """Repair a case; (None, "") for one that no repair is expected of."""
     if case.operator not in REPAIRABLE and case.operator != "double":
         return None, ""
-    from fusionkit.match.repair import repair
+    from fusionkit.match.repairing.repair import repair
 
     try:
         report = repair(case.capture, asked, config=case.config_in(folder))

@@ -126,7 +126,7 @@ def run_case(case: Case, *, repair: bool = False) -> Row:
 
 def explained(case: Case, asked: str | Path, folder: Path) -> Outcome:
     """What the kit's explain says of a case; an error that is no MisuseError is told as a crash."""
-    from fusionkit.match.missing import explain_capture
+    from fusionkit.match.explanation.missing import explain_capture
 
     try:
         return outcome_of(explain_capture(case.capture, asked, case.config_in(folder)))

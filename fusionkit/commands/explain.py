@@ -12,9 +12,9 @@ from fusionkit.commands.progress import step
 from fusionkit.commands.subject import add_graph_options, add_subject_options, make_capture, told
 
 if TYPE_CHECKING:
-    from fusionkit.match.explain import SiteExplanation
-    from fusionkit.match.isolation import IsolationReport
-    from fusionkit.match.missing import ExplainReport
+    from fusionkit.match.explanation.explain import SiteExplanation
+    from fusionkit.match.explanation.isolation import IsolationReport
+    from fusionkit.match.explanation.missing import ExplainReport
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.missing import explain_capture
+    from fusionkit.match.explanation.missing import explain_capture
 
     _check_file(arguments.pattern)
     capture = make_capture(arguments, freezing=True)
@@ -120,7 +120,7 @@ def _configure_isolate(parser: argparse.ArgumentParser) -> None:
 
 
 def _isolate(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.isolation import isolate_capture
+    from fusionkit.match.explanation.isolation import isolate_capture
 
     _check_file(arguments.pattern)
     capture = make_capture(arguments)

@@ -19,7 +19,7 @@ from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
-    from fusionkit.match.repair import RepairReport
+    from fusionkit.match.repairing.repair import RepairReport
 
 
 def _configure_repair(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def _configure_repair(parser: argparse.ArgumentParser) -> None:
 
 def _repair(arguments: argparse.Namespace) -> int:
     from fusionkit.config import CompilationConfig
-    from fusionkit.match.repair import repair
+    from fusionkit.match.repairing.repair import repair
 
     _refuse_existing(arguments.out)
     capture = _capture(arguments)
@@ -82,7 +82,7 @@ def _configure_synthesize(parser: argparse.ArgumentParser) -> None:
 
 
 def _synthesize(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.synthesis import synthesize
+    from fusionkit.match.repairing.synthesis import synthesize
     from fusionkit.patterns.naming import names_of_file
 
     _refuse_existing(arguments.out)

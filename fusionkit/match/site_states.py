@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fusionkit.match.explain import SiteExplanation
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching
-from fusionkit.match.missing import explain_missing
 from fusionkit.match.ops import FUSED_OPS
 from fusionkit.match.sites import FusedSite, SiteJoin, already_fused
 from fusionkit.passes.hits import SiteMatch

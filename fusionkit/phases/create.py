@@ -11,10 +11,10 @@ from typing import Any
 import fusionkit.patterns
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.records import PhaseRecord
+from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import Matching, matching_of
-from fusionkit.match.missing import explain_missing
-from fusionkit.match.synthesis import draft_pattern
+from fusionkit.match.repairing.synthesis import draft_pattern
 from fusionkit.phases.analyze import path_for
 from fusionkit.phases.study import Study
 from fusionkit.store import sha256_file, write_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from fusionkit.match.explain import SiteExplanation
+from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.widgets.alignments import Explained, site_html
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, breakable, nothing
 

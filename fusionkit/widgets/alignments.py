@@ -6,9 +6,9 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 
-from fusionkit.match.causes import Cause
-from fusionkit.match.explain import SiteExplanation
-from fusionkit.match.rows import AlignedRow
+from fusionkit.match.explanation.causes import Cause
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.explanation.rows import AlignedRow
 from fusionkit.widgets.call_fields import call_html, differing_fields
 from fusionkit.widgets.causes import EditMarkup, cause_cards
 from fusionkit.widgets.drawing import DIFFERS, graph_svg

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusionkit.match.causes import Cause
-from fusionkit.match.rows import AlignedRow
+from fusionkit.match.explanation.causes import Cause
+from fusionkit.match.explanation.rows import AlignedRow
 
 OP = -1  # stands for the op itself where a field is meant by its place among the arguments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 
-from fusionkit.match.causes import Cause
+from fusionkit.match.explanation.causes import Cause
 from fusionkit.widgets.listings import diff_block
 from fusionkit.widgets.tables import breakable
 

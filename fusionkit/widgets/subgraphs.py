@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.fx
 
-from fusionkit.match.explain import SiteExplanation
+from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.ops import describe
 from fusionkit.widgets.drawing import DIFFERS, DrawnNode
 

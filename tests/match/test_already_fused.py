@@ -7,9 +7,9 @@ from shared_models import compiled
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.hits import report_hits
 from fusionkit.match.matching import match_capture
-from fusionkit.match.missing import explain_pattern
 from fusionkit.match.sites import already_fused
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict

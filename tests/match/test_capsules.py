@@ -14,9 +14,9 @@ from fusionkit.capture.counted import with_counts
 from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.hits import default_patterns, report_hits
 from fusionkit.match.matching import match_capture, matching_of
-from fusionkit.match.missing import explain_pattern
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.store import write_json

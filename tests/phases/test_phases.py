@@ -74,9 +74,9 @@ def test_2_drafts_a_file_where_the_existing_pattern_misses(tmp_path):
     import torch
     from torch import nn
 
+    from fusionkit.match.explanation.missing import explain_missing
     from fusionkit.match.matching import matching_of
-    from fusionkit.match.missing import explain_missing
-    from fusionkit.match.synthesis import draft_pattern
+    from fusionkit.match.repairing.synthesis import draft_pattern
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.passes.trial import trial_groups
     from fusionkit.subjects.build import Subject

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from missed_sites import CAST, DIM, ORDER, ROWS
 
-from fusionkit.match.causes import Cause
-from fusionkit.match.rows import AlignedRow
+from fusionkit.match.explanation.causes import Cause
+from fusionkit.match.explanation.rows import AlignedRow
 from fusionkit.widgets.call_fields import OP, call_html, differing_fields, read_call
 
 NAMES = {"x": "view_25", "mean": "mean_7", "mul": "mul_16"}

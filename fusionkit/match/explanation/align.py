@@ -1,0 +1,218 @@
+"""Tolerant alignment: the cheapest way to lay a pattern's graph over the model's graph at one place.
+
+torch's matcher stops at the first difference. This search goes on past it and so finds every difference of a
+site. It never decides whether a pattern matches: torch's matcher does; this only says how the two graphs differ
+where it said no.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.match.explanation.calls import Calls
+from fusionkit.match.explanation.moves import ODD, SHARED, STRANGE, Move, Moves, Node, Obligation, Step
+
+_MOST_STATES = 4000
+
+
+@dataclass(slots=True)
+class Alignment:
+    """Which pattern node stands for which graph node, what each argument is bound to, and the deviations.
+
+    `bindings` holds a literal where a pattern's argument meets one. `roots`: each output of the pattern with the
+    graph node that it was laid over. `cost` is for comparing alignments only.
+    """
+
+    cost: float
+    roots: tuple[tuple[Node, Node], ...]
+    pairs: dict[Node, Node] = field(default_factory=dict)
+    bindings: dict[Node, Any] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def graph_nodes(self) -> tuple[Node, ...]:
+        """Every graph node that takes part, in the pattern's order, then those that only the graph has."""
+        own = [step.g for step in self.steps if step.kind == "graph_only" and step.g is not None]
+        own += [node for step in self.steps for node in step.members if step.p not in step.members]
+        return tuple(dict.fromkeys([*self.pairs.values(), *own]))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    cost: float
+    open: tuple[Obligation, ...]
+    pairs: Mapping[Node, Node]
+    bindings: Mapping[Node, Any]
+    steps: tuple[Step, ...]
+
+
+class Aligner:
+    """Aligns one pattern's graph with places of one model's graph; what it reads is kept between calls."""
+
+    def __init__(self, pattern: torch.fx.Graph, graph: Calls, stand_ins: Sequence[float] = ()) -> None:
+        self.outputs = outputs_of(pattern)
+        self.size = sum(1 for node in pattern.nodes if node.op == "call_function")
+        self._calls = Calls(tuple(stand_ins))
+        self._graph = graph
+        self._moves = Moves(self._calls, graph)
+        self._heights: dict[Node, int] = {}
+        for node in reversed(list(pattern.nodes)):
+            above = [self._heights[user] + 1 for user in node.users if user in self._heights]
+            self._heights[node] = max(above, default=0)
+
+    @property
+    def height(self) -> int:
+        """The most steps from any node to an output of the pattern."""
+        return max(self._heights.values())
+
+    def height_of(self, packet: str) -> int:
+        """The most steps from a call of `packet` to an output; those of any node where there is no such call."""
+        found = [h for node, h in self._heights.items() if self._calls[node].packet == packet]
+        return max(found, default=self.height)
+
+    def bound(self, root: Node, budget: float = math.inf) -> float:
+        """A lower bound of the cost at which the first output is laid over `root`; `budget` if it is no less."""
+        return self._moves.bound(self.outputs[0], root, 0, budget)
+
+    def align(self, root: Node, limit: float = math.inf) -> Alignment | None:
+        """The cheapest alignment with the pattern's first output at `root`; None if it costs `limit` or more."""
+        found = self._search(_State(0.0, ((self.outputs[0], root, 0),), {}, {}, ()), limit)
+        roots = [(self.outputs[0], root)]
+        for output in self.outputs[1:]:
+            if found is None:
+                return None
+            place = self._place_of(output, found)
+            if place is None:
+                continue
+            roots.append((output, place))
+            found = self._search(
+                _State(found.cost, ((output, place, 0),), found.pairs, found.bindings, found.steps), limit
+            )
+        if found is None:
+            return None
+        steps = tuple(dict.fromkeys(found.steps))
+        return Alignment(found.cost, tuple(roots), dict(found.pairs), dict(found.bindings), steps)
+
+    def _place_of(self, output: Node, found: _State) -> Node | None:
+        """Where a further output is looked for: a user of what its operands stand for."""
+        if output in found.pairs:
+            return found.pairs[output]
+        below = [found.pairs.get(node) or found.bindings.get(node) for _, node in self._calls[output].nodes]
+        users = [
+            user
+            for node in below
+            if isinstance(node, Node)
+            for user in node.users
+            if user.op == "call_function"
+        ]
+        return min(users, key=lambda user: self._moves.bound(output, user), default=None)
+
+    def _search(self, start: _State, limit: float) -> _State | None:
+        order = itertools.count()
+        queue = [(self._estimate(start, limit), -len(start.pairs), next(order), start)]
+        for _ in range(_MOST_STATES):
+            if not queue or queue[0][0] >= limit:
+                return None
+            state = heapq.heappop(queue)[-1]
+            if not state.open:
+                return state
+            for follower in self._followers(state):
+                worth = self._estimate(follower, limit)
+                if worth < limit:
+                    heapq.heappush(queue, (worth, -len(follower.pairs), next(order), follower))
+        return self._greedy(heapq.heappop(queue)[-1], limit) if queue else None
+
+    def _greedy(self, state: _State, limit: float) -> _State | None:
+        """Finish a state by its cheapest follower each time: for patterns that differ too much to search all."""
+        while state.open:
+            followers = self._followers(state)
+            if not followers:
+                return None
+            state = min(followers, key=lambda follower: self._estimate(follower, limit))
+        return state if state.cost < limit else None
+
+    def _estimate(self, state: _State, limit: float) -> float:
+        left = limit - state.cost
+        bounds = (
+            self._moves.bound(p, g, passed, left) for p, g, passed in state.open if p not in state.pairs
+        )
+        return state.cost + max(bounds, default=0.0)
+
+    def _followers(self, state: _State) -> list[_State]:
+        (p, g, passed), rest = state.open[0], state.open[1:]
+        if p.op == "placeholder":
+            return self._bind(state, p, g, passed, rest)
+        if p in state.pairs:
+            if state.pairs[p] is g:
+                return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
+            return self._clash(state, p, g, passed, rest)
+        return [self._after(state, move, rest) for move in self._moves.of(p, g, passed)]
+
+    def _after(self, state: _State, move: Move, rest: tuple[Obligation, ...]) -> _State:
+        cost, steps, pairs, bindings = state.cost + move.cost, move.steps, state.pairs, state.bindings
+        if move.pair is not None:
+            p, g = move.pair
+            twin = next((one for one, other in pairs.items() if other is g), None)
+            if twin is not None:
+                cost += SHARED if twins(twin, p) else STRANGE
+                steps = (*steps, Step("shared", p, g))
+            pairs = {**pairs, p: g}
+        if move.constants:
+            bindings = {**bindings, **dict(move.constants)}
+        return _State(cost, (*move.then, *rest), pairs, bindings, (*state.steps, *steps))
+
+    def _bind(
+        self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
+    ) -> list[_State]:
+        """An argument takes whatever stands there; where it stands twice, both must be one node."""
+        known = state.bindings.get(p)
+        if known is g:
+            return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
+        deeper = [self._after(state, move, rest) for move in self._moves.pass_graph(p, g, passed)]
+        if known is None:
+            cost = state.cost + (ODD if _is_odd(p, g) else 0.0)
+            here = _State(cost, rest, state.pairs, {**state.bindings, p: g}, state.steps)
+            return [here, *(deeper if len(p.users) > 1 else ())]
+        cost = state.cost + (SHARED if isinstance(known, Node) and twins(known, g) else STRANGE)
+        clash = _State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))
+        return [clash, *deeper]
+
+    def _clash(
+        self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
+    ) -> list[_State]:
+        """The pattern uses one node twice, and the graph has another one at the second place."""
+        cost = state.cost + (SHARED if twins(state.pairs[p], g) else STRANGE)
+        found = [_State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))]
+        for move in (
+            *self._moves.pass_graph(p, g, passed),
+            *self._moves.pass_pattern(p, g, self._graph[g]),
+        ):
+            found.append(self._after(state, move, rest))
+        return found
+
+
+def _is_odd(p: Node, g: Node) -> bool:
+    """Whether an argument that was a vector in the example, such as a gain, meets a tensor of more dims, or the reverse."""
+    ours, theirs = p.meta.get("val"), g.meta.get("val")
+    if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        return False
+    return (ours.dim() <= 1) != (theirs.dim() <= 1)
+
+
+def outputs_of(graph: torch.fx.Graph) -> tuple[Node, ...]:
+    """The nodes that a pattern's trace gives back."""
+    end = next(node for node in reversed(list(graph.nodes)) if node.op == "output")
+    return tuple(end.all_input_nodes)
+
+
+def twins(one: Node, other: Node) -> bool:
+    """Whether two nodes compute the same: one op, the same operands."""
+    return one.target == other.target and one.args == other.args and one.kwargs == other.kwargs

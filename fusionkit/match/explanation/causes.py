@@ -1,0 +1,85 @@
+"""Causes of a miss as results: the literal table of types with their fixes, and the Cause record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch.fx
+
+from fusionkit.capture.sources import source_line
+from fusionkit.match.explanation.differences import Difference
+
+# Type -> what to do about it, in the words of the pattern's author. The seven classical types first.
+FIXES: dict[str, str] = {
+    "decomposition": "write the pattern with the ops that stand in the graph, traced with the model's decomposition table",
+    "argument_order": "swap the operands in the pattern; the matcher does not know that the op commutes",
+    "dtype_path": "make the casts of pattern and graph equal: add, move or remove the cast in the pattern",
+    "missing_node": "bring the nodes between pattern and graph in line: add what the graph has, drop what it lacks",
+    "dim_literal": "write the dim as it stands in the graph, computed from x.dim() where the graph's is positive",
+    "scalar_literal": "take the literal from the graph: make it an argument with a default and name it in scalars()",
+    "parameter_source": "make the weight an argument of pattern and replacement instead of holding it in the pattern",
+    "overload": "call the overload that stands in the graph (torch.ops.aten.<op>.<overload>)",
+    "kwargs_structure": "give the call in the pattern the same keyword arguments as the graph's",
+    "dynamic_shape": "let the size vary: compute it from the inputs' shape, or use a GraphPatternEntry with Ignored() sizes",
+    "extra_user": "the node is also used outside the pattern: end the pattern before it, or give the value back as an output",
+    "shared_node": "use one node where the graph has one, and two where it has two",
+    "mutation_region": "a mutating op stands between these nodes: take the mutation out of the model's chain, or end the"
+    " pattern before it; the matcher never takes nodes from both sides",
+    "missing_meta": "the node that this argument meets has no fake value: give it meta['val'] where the pass that made it runs",
+    "unused_argument": "take the argument out of inputs(), pattern() and replacement(); the matcher cannot bind it",
+    "duplicate": "the same pattern is registered already: take one of the two out",
+    "wrong_window": "apply the pattern in the window in which it matches",
+    "not_registered": "put the class into the file's ...PatternGroup list, or name the file in the config's pattern_files",
+    "retrace_error": "the pattern cannot be traced at this site's shapes; make it rank- and size-agnostic",
+    "consumed_earlier": "another pattern took these nodes first; register the longer fusion before the shorter one",
+    "flag_off": "switch the fusion on in config.FusionPatterns",
+    "root_not_indexed": "the op that ends the pattern does not occur in this graph; dump the graph and start from it",
+    "extra_check": "the pattern matches, but its replacement does not fit here: mend the replacement as the reason says",
+    "unexplained": "torch's matcher refuses this site and no difference was found; please report it with the capsule",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why one site was missed: the CAUSE of the JSON interface."""
+
+    type: str
+    pattern_node: str
+    graph_node: str
+    expected: str
+    actual: str
+    pattern_source: str
+    graph_source: str
+    fix: str
+    edit: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def cause_of(difference: Difference, edit: str | None = None) -> Cause:
+    """A difference of the alignment, told with sources, fix and edit."""
+    return Cause(
+        type=difference.type,
+        pattern_node=_name(difference.pattern_node),
+        graph_node=_name(difference.graph_node),
+        expected=difference.expected,
+        actual=difference.actual,
+        pattern_source=source_line(difference.pattern_node) if difference.pattern_node is not None else "",
+        graph_source=source_line(difference.graph_node) if difference.graph_node is not None else "",
+        fix=FIXES[difference.type],
+        edit=edit,
+    )
+
+
+def plain_cause(
+    kind: str, *, graph_node: str = "", pattern_node: str = "", expected: str, actual: str
+) -> Cause:
+    """A cause that no alignment shows, such as a flag or an earlier pattern."""
+    return Cause(kind, pattern_node, graph_node, expected, actual, "", "", FIXES[kind])
+
+
+def _name(node: torch.fx.Node | None) -> str:
+    return "" if node is None else node.name

@@ -1,0 +1,108 @@
+"""A hand-written GraphPatternEntry as a variant: its expression tree read as a graph, so that misses can be told.
+
+What the tree ignores (sizes, any literal) matches anything; a part with `_users=MULTIPLE` may be used elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._inductor.pattern_matcher import (
+    Arg,
+    CallFunction,
+    Ignored,
+    KeywordArg,
+    ListOf,
+    Match,
+    MultiOutputPattern,
+    PatternEntry,
+    PatternExpr,
+    PatternMatcherPass,
+)
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.calls import ANYTHING
+from fusionkit.match.explanation.variants import Answer, Variant
+from fusionkit.passes.graph_entries import FileGroup, entry_name, register_entries
+
+
+class EntryVariant(Variant):
+    """One entry of a file's register_..._graph_entries. It has one stage: nothing is traced again."""
+
+    def __init__(self, entry: PatternEntry) -> None:
+        self.name = entry_name(entry)
+        self.scalars = {}
+        self.unmatchable = None
+        self._raised = None
+        self._refusal = None
+        self._checked = False
+        self._entry = entry
+        self.graph = graph_of(entry.pattern, self.name)
+        self.arguments = tuple(node.name for node in self.graph.nodes if node.op == "placeholder")
+
+    def retrace(self, _: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
+        """The literals are the ones that stand in the tree, whatever the site."""
+        return {node: node for node in self.graph.nodes}
+
+    def replaces_like(self, other: Variant) -> bool:
+        """Handlers are not compared."""
+        return self is other
+
+    def _judge(self, match: Match) -> Answer:
+        assert self._entry is not None
+        taken = bool(self._entry.extra_check(match))
+        return Answer("hit" if taken else "check", "" if taken else "extra_check of the entry says no", match)
+
+
+def entry_variants(group: Sequence[Any]) -> list[Variant]:
+    """The hand-written entries of a group, none for a group of classes."""
+    found: list[Variant] = []
+    for register in group.entries if isinstance(group, FileGroup) else ():
+        scratch = PatternMatcherPass(pass_name="fusionkit_explain")
+        register_entries(register, scratch, lambda _, match, allowed: bool(allowed(match)))
+        unique = {id(entry): entry for entries in scratch.patterns.values() for entry in entries}
+        found += [EntryVariant(entry) for entry in unique.values()]
+    return found
+
+
+def graph_of(expression: PatternExpr, name: str) -> torch.fx.Graph:
+    """The tree as a graph: a call for each CallFunction, a placeholder for each Arg.
+
+    Raises MisuseError for a kind of expression that has no such form.
+    """
+    graph = torch.fx.Graph()
+    made: dict[int, Any] = {}
+    outputs = expression.outputs if isinstance(expression, MultiOutputPattern) else [expression]
+    graph.output(tuple(_node(graph, part, made, name) for part in outputs if part is not None))
+    return graph
+
+
+def _node(graph: torch.fx.Graph, part: Any, made: dict[int, Any], name: str) -> Any:
+    if isinstance(part, list | tuple):
+        return [_node(graph, item, made, name) for item in part]
+    if not isinstance(part, PatternExpr):
+        return part
+    if isinstance(part, Ignored):
+        return ANYTHING
+    if id(part) in made:
+        return made[id(part)]
+    if isinstance(part, KeywordArg):
+        node = made.get(part.name) or graph.placeholder(part.name)  # type: ignore[call-overload]
+        made[part.name] = node  # type: ignore[index]
+    elif isinstance(part, Arg | ListOf):
+        node = graph.placeholder(f"arg{sum(1 for n in graph.nodes if n.op == 'placeholder')}")
+    elif isinstance(part, CallFunction):
+        args = tuple(_node(graph, item, made, name) for item in part.args)
+        kwargs = {key: _node(graph, item, made, name) for key, item in part.kwargs.items()}
+        target: Any = part.fns[0]
+        node = graph.call_function(target, args, kwargs)
+        node.meta["many_users"] = part.has_multiple_users()
+    else:
+        raise MisuseError(
+            f"entry {name}: {type(part).__name__} in its tree cannot be explained; use CallFunction, Arg and Ignored"
+        )
+    made[id(part)] = node
+    return node

@@ -1,0 +1,206 @@
+"""Why a pattern misses a site: torch's matcher says that and where it stops, the alignment says all that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.capture.sources import module_path, source_line
+from fusionkit.match.explanation.align import outputs_of
+from fusionkit.match.explanation.causes import Cause, cause_of, plain_cause
+from fusionkit.match.explanation.differences import (
+    Difference,
+    Surroundings,
+    structural_differences,
+)
+from fusionkit.match.explanation.edits import edit_of
+from fusionkit.match.explanation.literal_differences import literal_differences
+from fusionkit.match.explanation.places import Place, Places
+from fusionkit.match.explanation.refusals import refused_by_matcher
+from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
+from fusionkit.match.explanation.variants import RETRACE_ERRORS, Answer, Variant
+from fusionkit.match.ops import FORM_OPS, describe, packet
+
+
+@dataclass(frozen=True, slots=True)
+class SiteExplanation:
+    """One site that a pattern should have taken: where it is, the nearest variant, and every cause.
+
+    `anchor`: the graph node at which the pattern would end. `stage` and `said`: where torch's matcher stopped, and
+    its own words. `nodes`: the graph nodes that take part; `rows`: pattern and graph side by side. `place`: the
+    alignment itself, for what goes on from here.
+    """
+
+    anchor: str
+    module: str
+    source: str
+    status: str
+    pattern: str
+    causes: tuple[Cause, ...]
+    stage: str = ""
+    said: str = ""
+    nodes: tuple[str, ...] = ()
+    rows: tuple[AlignedRow, ...] = ()
+    place: Place | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The site of the explain JSON."""
+        return {
+            "anchor": self.anchor,
+            "module": self.module,
+            "source": self.source,
+            "status": self.status,
+            "pattern": self.pattern,
+            "stage": self.stage,
+            "matcher": self.said,
+            "nodes": list(self.nodes),
+            "causes": [cause.to_dict() for cause in self.causes],
+        }
+
+
+class Explainer:
+    """Explains misses of one pattern's variants in one graph (as it stood before the patterns).
+
+    `taken` maps nodes that another match took to what took them.
+    """
+
+    def __init__(
+        self, graph: CapturedGraph, variants: Sequence[Variant], taken: Mapping[str, str] | None = None
+    ) -> None:
+        self._graph = graph
+        self._variants = variants
+        self._taken = dict(taken or {})
+        self._places = Places(graph.nodes, variants)
+        self._found: dict[frozenset[str], list[Place]] = {}
+
+    def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
+        """Every place that most of a variant's ops stand at, the nearest first; `skip` names nodes of matches."""
+        near = [place for place in self._all(skip) if place.is_near and not _mostly(place, skip)]
+        return [self.tell(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
+
+    def explain(
+        self, module: str, ordinal: int, skip: frozenset[str] = frozenset(), of: int = 1
+    ) -> SiteExplanation:
+        """Explain the `ordinal`-th of `of` unmatched sites of module path `module`; `skip` names nodes of matches."""
+        own = [p for p in self._all(skip) if any(below(path, module) for path in p.modules)]
+        exact = [p for p in own if any(path == module for path in p.modules)] or own
+        if not exact:
+            exact = self._below(module, skip)
+        if not exact:
+            return self._without_place(module, skip)
+        nearest = sorted(exact, key=lambda place: place.likeness)[: max(of, 1)]
+        in_order = [place for place in exact if place in nearest]
+        return self.tell(in_order[min(ordinal, len(in_order) - 1)])
+
+    def tell(self, place: Place) -> SiteExplanation:
+        """All that keeps the nearest variant from matching at one place."""
+        alignment, variant = place.alignment, place.variant
+        root = alignment.roots[0][1]
+        answer = variant.ask(root)
+        differences = self._differences(place, answer)
+        causes = [cause_of(difference, edit_of(difference, alignment)) for difference in differences]
+        if not causes and answer.stage == "hit":
+            causes.extend(self._consumed(place))
+        if not causes:
+            causes.append(
+                plain_cause(
+                    "unexplained",
+                    graph_node=root.name,
+                    expected="a match",
+                    actual=f"refused by the matcher: {answer.said}"[:300],
+                )
+            )
+        return SiteExplanation(
+            root.name,
+            _module_of(place),
+            source_line(root),
+            "miss",
+            variant.name,
+            tuple(causes),
+            answer.stage,
+            answer.said[:2000],
+            tuple(node.name for node in alignment.graph_nodes),
+            aligned_rows(variant, alignment, differences),
+            place,
+        )
+
+    def _differences(self, place: Place, answer: Answer) -> list[Difference]:
+        variant, alignment = place.variant, place.alignment
+        found = refused_by_matcher(variant, alignment, answer)
+        if found:
+            return found
+        around = Surroundings(frozenset(self._places.present), variant.stands_in, outputs_of(variant.graph))
+        structural = structural_differences(alignment, around)
+        try:
+            specific = variant.retrace(alignment.bindings)
+        except RETRACE_ERRORS:
+            specific = None
+        return [*structural, *literal_differences(alignment, specific, variant.stands_in)]
+
+    def _consumed(self, place: Place) -> list[Cause]:
+        for p, g in place.alignment.pairs.items():
+            if g.name in self._taken:
+                return [
+                    plain_cause(
+                        "consumed_earlier",
+                        graph_node=g.name,
+                        pattern_node=p.name,
+                        expected="a free node",
+                        actual=f"taken by {self._taken[g.name]}",
+                    )
+                ]
+        return []
+
+    def _all(self, skip: frozenset[str]) -> list[Place]:
+        if skip not in self._found:
+            free = [node for node in self._places.nodes if node.name not in skip]
+            self._found[skip] = self._places.find(free)
+        return self._found[skip]
+
+    def _below(self, module: str, skip: frozenset[str]) -> list[Place]:
+        """Any likeness at all among the module's own nodes."""
+        nodes = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
+        own = Places(nodes, self._variants)
+        own.present = self._places.present
+        wanted = [node for node in nodes if packet(node) not in FORM_OPS] or nodes
+        found = [place for node in wanted if (place := own.around(node, set(nodes))) is not None]
+        near = [
+            place for place in found if any(p.target == g.target for p, g in place.alignment.pairs.items())
+        ]
+        return sorted(near, key=lambda place: place.likeness)[:1]
+
+    def _without_place(self, module: str, skip: frozenset[str]) -> SiteExplanation:
+        """No op of the pattern stands at this site."""
+        calls = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
+        variant = self._variants[0]
+        root = outputs_of(variant.graph)[0]
+        seen = dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS)
+        if not calls:
+            cause = plain_cause(
+                "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
+            )
+            return SiteExplanation("", module, "", "miss", variant.name, (cause,))
+        difference = Difference(
+            "decomposition", root, calls[0], describe(root), ", ".join(seen) or describe(calls[0])
+        )
+        return SiteExplanation(
+            calls[0].name, module, source_line(calls[0]), "miss", variant.name, (cause_of(difference),)
+        )
+
+
+def _mostly(place: Place, taken: frozenset[str]) -> bool:
+    """Whether a good part of a place belongs to matches: it is no site of its own."""
+    nodes = place.alignment.graph_nodes
+    return 4 * sum(node.name in taken for node in nodes) > len(nodes)
+
+
+def _module_of(place: Place) -> str:
+    """The module of the site: that of its root, or of most of its nodes where the root has none."""
+    return module_path(place.alignment.roots[0][1])
+
+
+def below(path: str, module: str) -> bool:
+    """Whether module `path` is `module` or stands below it."""
+    return module == "" or path == module or path.startswith(f"{module}.")

@@ -1,0 +1,274 @@
+"""Prefix isolation: ever longer beginnings of a pattern, each counted on the real graph by torch's matcher.
+
+A prefix is the pattern's own function, stopped behind one op: it is traced again at every site like the whole
+pattern is, so sizes and dims stay right. It gives back the last op's result, and every value that the rest of the
+pattern uses too: the matcher lets only outputs have users that the prefix lacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+from torch._inductor.pattern_matcher import Match, PatternMatcherPass
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fusionkit.capture.aot import decomposition_table
+from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
+from fusionkit.capture.sources import source_line
+from fusionkit.config import select_patterns
+from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.rows import call_text
+from fusionkit.match.explanation.variants import Variant
+from fusionkit.match.matching import device_of
+from fusionkit.match.ops import operands, packet
+from fusionkit.passes.registering import PatternClass, UnmatchableError, example_inputs, register_pattern
+from fusionkit.passes.registry import enabled_groups
+from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.passes.trial import trial_groups
+
+SCHEMA = "fusionkit.isolate/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One prefix: the pattern up to and including `node`, and how many places of the graphs match it."""
+
+    node: str
+    call: str
+    source: str
+    nodes: int
+    hits: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The levels of one variant, in the order in which its ops are called.
+
+    `sites`: how many hits are expected, None where nobody counted. `falls_at`: the first level with fewer hits than
+    that (than one where nobody counted); None if the count never falls.
+    """
+
+    variant: str
+    levels: tuple[Level, ...]
+    sites: int | None
+
+    @property
+    def falls_at(self) -> Level | None:
+        """The level at which hits are lost."""
+        wanted = self.sites or 1
+        return next((level for level in self.levels if level.hits < wanted), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The isolate JSON."""
+        fall = self.falls_at
+        return {
+            "variant": self.variant,
+            "sites": self.sites,
+            "falls_at": None if fall is None else fall.node,
+            "levels": [
+                {
+                    "node": level.node,
+                    "call": level.call,
+                    "source": level.source,
+                    "nodes": level.nodes,
+                    "hits": level.hits,
+                    "note": level.note,
+                }
+                for level in self.levels
+            ],
+        }
+
+
+def isolate(
+    graphs: Sequence[CapturedGraph],
+    variant: Variant,
+    trace: TraceFunction,
+    device: str,
+    sites: int | None = None,
+) -> Isolation:
+    """Count the hits of every prefix of a variant, shortest first, in copies of `graphs`."""
+    levels = []
+    called = _called(variant)
+    for position, node in enumerate(called):
+        inside = _cone(node)
+        used = [
+            called.index(one) for one in called if one in inside and any(u not in inside for u in one.users)
+        ]
+        names = [
+            name
+            for name, place in _places(variant).items()
+            if place in inside or name in _scalars(inside, variant)
+        ]
+        note, hits = "", 0
+        try:
+            hits = _count(
+                graphs,
+                _prefix(variant, [position, *(p for p in used if p != position)], names),
+                trace,
+                device,
+            )
+        except UnmatchableError as error:
+            note = str(error)
+        calls = sum(1 for item in inside if item.op == "call_function")
+        levels.append(Level(node.name, call_text(node), source_line(node), calls, hits, note))
+    return Isolation(variant.name, tuple(levels), sites)
+
+
+def _called(variant: Variant) -> list[torch.fx.Node]:
+    """The nodes that an op of the dispatcher made, in order: all calls but getitem."""
+    return [node for node in variant.calls if packet(node) != "operator.getitem"]
+
+
+def _places(variant: Variant) -> dict[str, torch.fx.Node]:
+    places = [node for node in variant.graph.nodes if node.op == "placeholder"]
+    return dict(zip(variant.arguments, places, strict=True))
+
+
+def _scalars(inside: set[torch.fx.Node], variant: Variant) -> set[str]:
+    """The scalar arguments whose stand-ins stand in these nodes."""
+    values = [value for node in inside for value in operands(node).values() if isinstance(value, int | float)]
+    return {name for name, stand_in in variant.scalars.items() if stand_in in values}
+
+
+def _cone(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """The node and everything that it is made from."""
+    found, front = {node}, [node]
+    while front:
+        for operand in front.pop().all_input_nodes:
+            if operand not in found:
+                found.add(operand)
+                front.append(operand)
+    return found
+
+
+class _StoppedError(RuntimeError):
+    """Ends a pattern's function behind the wanted op."""
+
+
+class _Stop(TorchDispatchMode):
+    """Lets ops through up to the one at position `last` among those that the trace keeps, then stops."""
+
+    def __init__(self, last: int, kept: Sequence[Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left = list(kept[: last + 1])
+        self.values: list[Any] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self._left and func is self._left[0]:
+            self._left.pop(0)
+            self.values.append(result[0] if isinstance(result, tuple | list) else result)
+            if not self._left:
+                raise _StoppedError
+        return result
+
+
+def _prefix(variant: Variant, positions: Sequence[int], names: Sequence[str]) -> PatternClass:
+    """The variant cut behind the op at the first of `positions`, all of which it gives back.
+
+    `names`: the arguments that this part uses.
+    """
+    original = variant.pattern
+    tensors = [name for name in variant.arguments if name not in variant.scalars]
+    examples = dict(zip(tensors, example_inputs(original), strict=True))
+    kept = [node.target for node in _called(variant)]
+
+    def search(*given: Any) -> Any:
+        values = {**examples, **variant.scalars, **dict(zip(names, given, strict=True))}
+        with _Stop(positions[0], kept) as stop, contextlib.suppress(_StoppedError):
+            original.pattern(*(values[name] for name in variant.arguments))
+        return [stop.values[position] for position in positions]
+
+    function = _with_arguments(search, names)
+
+    class Prefix(original):  # type: ignore[misc, valid-type]
+        name = staticmethod(lambda: f"{variant.name}[:{positions[0] + 1}]")
+        inputs = staticmethod(lambda: [examples[name] for name in names if name in examples])
+        scalars = staticmethod(lambda: {k: v for k, v in variant.scalars.items() if k in names})
+        pattern = staticmethod(function)
+        replacement = staticmethod(function)
+
+    return Prefix
+
+
+def _with_arguments(function: Any, names: Sequence[str]) -> Any:
+    """The function with named arguments, as the matcher reads them from the signature."""
+
+    def named(*given: Any) -> Any:
+        return function(*given)
+
+    named.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+    return named
+
+
+def _count(graphs: Sequence[CapturedGraph], pattern: PatternClass, trace: TraceFunction, device: str) -> int:
+    found: list[Match] = []
+
+    def keep(_: PatternClass, match: Match) -> bool:
+        found.append(match)
+        return False
+
+    matcher = PatternMatcherPass(pass_name="fusionkit_isolate")
+    register_pattern(pattern, matcher, trace, keep, device)
+    for graph in graphs:
+        matcher.apply(copy_graph_module(graph.module))
+    return len(found)
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationReport:
+    """The isolation of every variant of a pattern, the one that gets furthest first."""
+
+    pattern: str
+    window: str
+    variants: tuple[Isolation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The isolate JSON."""
+        return {
+            "schema": SCHEMA,
+            "pattern": self.pattern,
+            "window": self.window,
+            "variants": [item.to_dict() for item in self.variants],
+        }
+
+
+def isolate_capture(
+    capture: Capture, pattern: str | Path, *, window: str = "before-freezing"
+) -> IsolationReport:
+    """Isolate every variant of a kit pattern, or of a pattern file's classes, in the graphs of one window.
+
+    Raises MisuseError for a file without pattern classes, or a window without graphs.
+    """
+    graphs = capture.in_window(window)
+    if not graphs:
+        raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
+    path = Path(pattern) if str(pattern).endswith(".py") else None
+    groups = trial_groups(path) if path is not None else enabled_groups(select_patterns((str(pattern),)))
+    trace = make_tracer(decomposition_table(capture.decompositions), sources=True)
+    device = device_of(graphs)
+    found = []
+    for name, group in groups.items():
+        count = capture.counts.get(name)
+        sites = None if count is None else count.expected
+        for item in group:
+            found.append(isolate(graphs, Variant(item, trace, device), trace, device, sites))
+    found.sort(key=lambda item: (item.falls_at is not None, -_reached(item)))
+    return IsolationReport(str(pattern), window, tuple(found))
+
+
+def _reached(item: Isolation) -> int:
+    """How many levels keep their hits."""
+    return len(item.levels) if item.falls_at is None else item.levels.index(item.falls_at)

@@ -1,0 +1,245 @@
+"""The explain report: the state of every site of one pattern, and the causes of each miss."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fusionkit.capture.capturing import capture_graphs
+from fusionkit.capture.counted import with_counts
+from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.capture.sources import module_path
+from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.match.explanation.causes import Cause, plain_cause
+from fusionkit.match.explanation.entry_variants import entry_variants
+from fusionkit.match.explanation.explain import Explainer, SiteExplanation, below
+from fusionkit.match.explanation.run_causes import RunCauses, idle_variants, switch_cause, switched_on
+from fusionkit.match.explanation.variants import Variant
+from fusionkit.match.hits import PatternHits, judge_hits, report_hits
+from fusionkit.match.matching import Matching, match_capture
+from fusionkit.match.sites import FusedSite
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.trial import trial_groups
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.sites import ExpectedCount, expected_counts
+
+SCHEMA = "fusionkit.explain/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """Every site of one pattern: hits and skips without causes, misses with all of theirs.
+
+    `idle`: variants that can take no site at all, with the reason.
+    """
+
+    pattern: str
+    hits: PatternHits
+    missed: tuple[SiteExplanation, ...]
+    idle: Mapping[str, Cause] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
+        found = [_row(match) for match in self.hits.matches if match.status != "refused"] + [
+            _row(site) for site in self.hits.fused
+        ]
+        sites = [*found, *(item.to_dict() for item in self.missed)]
+        return {
+            "schema": SCHEMA,
+            "pattern": self.pattern,
+            "answer": "sites" if sites else "no_such_primitive",
+            "sites": sites,
+            "idle": {name: cause.to_dict() for name, cause in self.idle.items()},
+        }
+
+
+def explain(
+    subject: Subject,
+    pattern: str | Path,
+    *,
+    window: str = "before-freezing",
+    config: CompilationConfig | None = None,
+) -> list[ExplainReport]:
+    """Compile `subject` with one pattern and explain every site that it misses.
+
+    `pattern`: a name of the kit's, or the path of a pattern file, which may hold several fusions (one report
+    each). With a `config` the question is why that compile does not have the pattern's hits.
+    """
+    use_target(current_target() or "cpu")
+    counts = expected_counts(subject)
+    capture = with_counts(capture_graphs(subject, freezing=not subject.fake), subject.model, counts)
+    return explain_capture(capture, pattern, config, window=window)
+
+
+def explain_capture(
+    capture: Capture,
+    pattern: str | Path,
+    config: CompilationConfig | None = None,
+    *,
+    window: str = "before-freezing",
+    pattern_table: str | None = None,
+) -> list[ExplainReport]:
+    """Match a pattern, or a pattern file's, in the graphs of a capture and explain every site that it misses.
+
+    Nothing is compiled or run. Without `config` the pattern alone is tried, in `window`; with one, in the company
+    of the patterns that it switches on. `pattern_table`: the decomposition table that the pattern is traced with,
+    where that is not the model's own ("none" or "inductor").
+    """
+    path = Path(pattern) if str(pattern).endswith(".py") else None
+    names = (str(pattern),) if path is None else tuple(trial_groups(path))
+    if config is None:
+        config = CompilationConfig(
+            fusion_patterns=select_patterns(names if path is None else ()),
+            pattern_files=() if path is None else (str(path),),
+            window=window,
+        )
+    off = switch_cause(names[0], path, config) if names else None
+    if off is not None:
+        config = switched_on(names[0], path, config)
+    matching = match_capture(capture, config, pattern_table=pattern_table, tolerant=True)
+    counts = dict(capture.counts)
+    reports = [explain_pattern(matching, name, counts) for name in names]
+    return reports if off is None else [_as_switched_off(report, off, counts) for report in reports]
+
+
+def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:
+    """Join the matches of `pattern` with the counted sites and explain each miss.
+
+    Where no site was counted, every place of the graph that most of the pattern's ops stand at and that was not
+    matched is explained, the nearest first.
+    """
+    entry = report_hits(matching, counts).patterns[pattern]
+    explainers = Explainers(matching, pattern)
+    places = None if entry.join is None else [site.module for site in entry.missing]
+    missed = explainers.unmatched() if places is None else explainers.missing(places)
+    return ExplainReport(pattern, entry, tuple(missed), idle_variants(explainers.variants))
+
+
+def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) -> list[SiteExplanation]:
+    """One explanation for each missed site of `pattern`; `modules` names the module of each, repeats allowed."""
+    return Explainers(matching, pattern).missing(modules)
+
+
+def _as_switched_off(report: ExplainReport, off: Cause, counts: Mapping[str, ExpectedCount]) -> ExplainReport:
+    """What is a hit with the pattern switched on is a miss without it, and the switch is the first cause of all."""
+    hits = [match for match in report.hits.matches if match.status == "hit"]
+    lost = [
+        SiteExplanation(
+            match.anchor,
+            match.module,
+            match.source,
+            "miss",
+            match.variant,
+            (dataclasses.replace(off, graph_node=match.anchor),),
+            nodes=match.nodes,
+        )
+        for match in hits
+    ]
+    missed = [dataclasses.replace(item, causes=(off, *item.causes)) for item in report.missed]
+    left = tuple(match for match in report.hits.matches if match.status != "hit")
+    entry = judge_hits(report.pattern, left, report.hits.fused, counts.get(report.pattern))
+    return ExplainReport(report.pattern, entry, (*lost, *missed), report.idle)
+
+
+def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> SiteExplanation:
+    """A site whose match was refused is told so, before whatever keeps the other variants away."""
+    refused = [
+        m for m in matching.of(pattern) if m.status == "refused" and item.module in (m.module, *m.modules)
+    ]
+    if not refused or any(cause.type == "extra_check" for cause in item.causes):
+        return item
+    cause = plain_cause(
+        "extra_check",
+        graph_node=refused[0].anchor,
+        expected="a replacement that fits here",
+        actual=str(refused[0].reason),
+    )
+    others = tuple(cause for cause in item.causes if cause.type != "unexplained")
+    return dataclasses.replace(item, pattern=refused[0].variant, causes=(cause, *others))
+
+
+class Explainers:
+    """The explainers of one pattern, one for each graph, made when a site of that graph is asked about."""
+
+    def __init__(self, matching: Matching, pattern: str) -> None:
+        self._matching = matching
+        self._pattern = pattern
+        self._made: dict[int, Explainer] = {}
+        trace = matching.tracer()
+        group = matching.groups[pattern]
+        self.variants = [Variant(item, trace, matching.device) for item in group] + entry_variants(group)
+        self._runs = RunCauses(matching, pattern, self.variants)
+
+    def missing(self, modules: Sequence[str]) -> list[SiteExplanation]:
+        """One explanation for each missed site; `modules` names the module of each, repeats allowed."""
+        seen: dict[str, int] = {}
+        explained = []
+        modules = list(modules)
+        for module in modules:
+            graph = self.graph_with(module)
+            item = self.of(graph).explain(
+                module, seen.get(module, 0), self.taken(graph), of=modules.count(module)
+            )
+            explained.append(self._runs.add(_with_refusal(item, self._matching, self._pattern)))
+            seen[module] = seen.get(module, 0) + 1
+        return explained
+
+    def unmatched(self) -> list[SiteExplanation]:
+        """One explanation for each free place at which most of the pattern's ops stand, the nearest first."""
+        return [
+            self._runs.add(_with_refusal(item, self._matching, self._pattern))
+            for graph in self._matching.graphs
+            for item in self.of(graph).near_misses(self.taken(graph))
+        ]
+
+    def of(self, graph: CapturedGraph) -> Explainer:
+        """The explainer of one graph."""
+        index = graph.key.index
+        if index not in self._made:
+            taken = {
+                name: match.pattern
+                for match in self._matching.matches
+                if match.graph_index == index and match.status == "hit"
+                for name in match.nodes
+            }
+            self._made[index] = Explainer(graph, self.variants, taken)
+        return self._made[index]
+
+    def taken(self, graph: CapturedGraph) -> frozenset[str]:
+        """Names of the nodes of `graph` that the pattern matched and that need no explanation."""
+        return frozenset(
+            name
+            for match in self._matching.of(self._pattern)
+            if match.status != "refused" and match.graph_index == graph.key.index
+            for name in match.nodes
+        )
+
+    def graph_with(self, module: str) -> CapturedGraph:
+        """The graph with free nodes of `module`, the first one where none has any."""
+        graphs = self._matching.graphs
+        for graph in graphs[1:] and graphs:
+            taken = self.taken(graph)
+            if any(
+                node.op == "call_function" and node.name not in taken and below(module_path(node), module)
+                for node in graph.nodes
+            ):
+                return graph
+        return graphs[0]
+
+
+def _row(item: SiteMatch | FusedSite) -> dict[str, Any]:
+    status = item.status if isinstance(item, SiteMatch) else "already_fused"
+    variant = item.variant if isinstance(item, SiteMatch) else ""
+    return {
+        "anchor": item.anchor,
+        "module": item.module,
+        "source": item.source,
+        "status": status,
+        "reason": item.to_dict()["reason"],
+        "pattern": variant,
+        "causes": [],
+    }

@@ -1,0 +1,290 @@
+"""The steps by which a pattern's graph is laid over the model's graph, and what each one costs.
+
+Two nodes stand for each other at no cost; a node that only one side has, another op, another overload, another
+order of operands cost something. The cheapest way to lay the whole pattern over a place is its explanation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.match.explanation.calls import Call, Calls
+from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims, lay_parts
+from fusionkit.match.ops import packet
+
+Node = torch.fx.Node
+Obligation = tuple[Node, Node, int]  # pattern node, graph node, graph nodes passed over just before
+
+# What a step costs. Only the order matters: a literal is the smallest difference, one node as two and nodes that
+# have nothing in common the largest; passing over a cast is a little cheaper than passing over anything else.
+LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5
+SHARED, STRANGE = 1.2, 1.9
+AGAIN = 0.6  # a further cast in a row
+EDGE = 0.6  # an operand that is not followed
+ODD = 0.6  # an argument that meets a tensor unlike its example
+CHEAPEST = 0.6  # of the steps that do not pair two calls of one op
+LONGEST_PASS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One deviation. `kind`: substitute, pattern_only, graph_only, order, shared, held, operands or composite.
+
+    `members`: the nodes, all of one side, that together are the one node of the other side.
+    """
+
+    kind: str
+    p: Node
+    g: Node | None
+    order: tuple[int, ...] = ()
+    members: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A way to go on from an obligation: its cost, deviations, new obligations, and the pair that it makes.
+
+    `constants`: pattern placeholders that take a literal of the graph.
+    """
+
+    cost: float
+    steps: tuple[Step, ...]
+    then: tuple[Obligation, ...]
+    pair: tuple[Node, Node] | None = None
+    constants: tuple[tuple[Node, Any], ...] = ()
+
+
+class Moves:
+    """All moves between one pattern's graph and one model's graph."""
+
+    def __init__(self, pattern: Calls, graph: Calls) -> None:
+        self.pattern = pattern
+        self.graph = graph
+        self._below: dict[tuple[Node, int], frozenset[str]] = {}
+        self._inside: dict[Node, frozenset[str]] = {}
+        self._members: dict[Node, frozenset[Node]] = {}
+        self._cheapest: dict[Obligation, tuple[float, bool]] = {}
+        self._made: dict[Obligation, tuple[Move, ...]] = {}
+
+    def of(self, p: Node, g: Node, passed: int) -> tuple[Move, ...]:
+        """Every move for a call of the pattern that has no partner yet."""
+        return (*self._fitting(p, g), *self._deviating(p, g, passed))
+
+    def bound(self, p: Node, g: Node, passed: int = 0, budget: float = math.inf) -> float:
+        """No way to lay the part below `p` over the part below `g` costs less; `budget` if each costs as much."""
+        if p.op == "placeholder" or budget <= 0.0:
+            return 0.0
+        key = (p, g, passed)
+        known, exact = self._cheapest.get(key, (0.0, False))
+        if exact or known >= budget:
+            return known
+        best, exact = self._cheapest_of(self._fitting(p, g), budget)
+        if best > CHEAPEST:
+            other, also = self._cheapest_of(self._deviating(p, g, passed), best)
+            best, exact = (other, True) if also else (best, exact)
+        self._cheapest[key] = (best, exact)
+        return best
+
+    def _cheapest_of(self, moves: Sequence[Move], budget: float) -> tuple[float, bool]:
+        """The least that one of `moves` costs, and whether that is less than `budget`."""
+        best, found = budget, False
+        for move in moves:
+            cost = move.cost
+            for obligation in move.then:
+                if cost >= best:
+                    break
+                cost = max(cost, move.cost + self.bound(*obligation, best - move.cost))
+            if cost < best:
+                best, found = cost, True
+        return best, found
+
+    def _fitting(self, p: Node, g: Node) -> tuple[Move, ...]:
+        """Moves that pair two calls of one op."""
+        key = (p, g, -1)
+        known = self._made.get(key)
+        if known is None:
+            ours, theirs = self.pattern[p], self.graph[g]
+            same = p.op != "get_attr" and theirs.is_call and ours.packet == theirs.packet
+            known = self._made[key] = tuple(self._paired(p, g, ours, theirs)) if same else ()
+        return known
+
+    def _deviating(self, p: Node, g: Node, passed: int) -> tuple[Move, ...]:
+        """Every other move; none is cheaper than CHEAPEST."""
+        key = (p, g, passed)
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = tuple(self._others(p, g, passed))
+        return known
+
+    def _others(self, p: Node, g: Node, passed: int) -> Iterator[Move]:
+        ours, theirs = self.pattern[p], self.graph[g]
+        if p.op == "get_attr":
+            yield Move(ONE_SIDED, (Step("held", p, g),), ())
+            return
+        if theirs.is_call:
+            if ours.packet != theirs.packet:
+                yield from self._composed(p, g)
+                yield from self._substituted(p, g, ours, theirs)
+            yield from self.pass_graph(p, g, passed)
+        yield from self.pass_pattern(p, g, theirs)
+
+    def _paired(self, p: Node, g: Node, ours: Call, theirs: Call) -> Iterator[Move]:
+        cost = OVERLOAD if p.target != g.target else 0.0
+        cost += LITERAL * self._different_literals(ours, theirs)
+        there = dict(theirs.nodes)
+        wild = {label for label, value in ours.literals.items() if label in there}
+        constants = tuple(
+            (node, theirs.literals[label])
+            for label, node in ours.nodes
+            if label in theirs.literals and node.op == "placeholder"
+        )
+        a = [node for label, node in ours.nodes if label not in theirs.literals or node.op != "placeholder"]
+        b = [node for label, node in theirs.nodes if label not in wild]
+        for extra, order, pairs in orders(a, b):
+            uneven = len(a) != len(b)
+            kind = "operands" if uneven else "order"
+            steps = (Step(kind, p, g, order),) if extra else ()
+            then = tuple((one, other, 0) for one, other in pairs)
+            dropped = self._dropped(a, [one for one, _ in pairs]) if uneven else 0
+            yield Move(cost + extra + ONE_SIDED * dropped, steps, then, (p, g), constants)
+
+    def _different_literals(self, ours: Call, theirs: Call) -> int:
+        return sum(
+            1
+            for label, value in ours.literals.items()
+            if not self.pattern.stands_in(value)
+            and (label not in theirs.literals or str(theirs.literals[label]) != str(value))
+        )
+
+    def _composed(self, p: Node, g: Node) -> Iterator[Move]:
+        """One op on one side is, by torch's own decompositions, several on the other."""
+        laid = lay_parts(p, g)
+        if laid is not None:
+            operands = p.all_input_nodes
+            then = tuple((operands[index], node, 0) for index, node in laid.operands.items())
+            yield Move(COMPOSITE, (Step("composite", p, g, members=laid.members),), then, (p, g))
+        whole = g.all_input_nodes[0] if packet(g) == "operator.getitem" and g.args[1] == 0 else g
+        laid = lay_parts(whole, p)
+        if laid is not None:
+            operands = whole.all_input_nodes
+            then = tuple((node, operands[index], 0) for index, node in laid.operands.items())
+            yield Move(COMPOSITE, (Step("composite", p, whole, members=laid.members),), then, (p, g))
+
+    def _substituted(self, p: Node, g: Node, ours: Call, theirs: Call) -> Iterator[Move]:
+        """Another op in the same place: of two casts the cheapest, else where the operands go together."""
+        count = min(len(ours.nodes), len(theirs.nodes))
+        if count == 0:
+            return
+        if ours.is_cast and theirs.is_cast:
+            cost = OVERLOAD
+        elif is_same_in_prims(p, g) or is_made_of([p], [g]) or is_made_of([g], [p]):
+            cost = COMPOSITE
+        else:
+            cost = OTHER_OP + 0.3 * abs(len(ours.nodes) - len(theirs.nodes))
+        mine, other = [node for _, node in ours.nodes], [node for _, node in theirs.nodes]
+        cost += ONE_SIDED * self._dropped(mine, mine[:count])
+        for places in itertools.islice(itertools.permutations(range(len(other)), count), 6):
+            if cost > COMPOSITE and not any(
+                self._goes_on(one, other[place]) for one, place in zip(mine, places, strict=False)
+            ):
+                continue
+            swapped = list(places) != sorted(places)
+            then = tuple((mine[index], other[place], 0) for index, place in enumerate(places))
+            yield Move(cost + 0.01 * places[0] + 0.3 * swapped, (Step("substitute", p, g),), then, (p, g))
+
+    def _is_output(self, p: Node) -> bool:
+        return any(user.op == "output" for user in p.users)
+
+    def _goes_on(self, p: Node, g: Node) -> bool:
+        """Whether two operands look like partners: an argument, one op, or two casts."""
+        ours, theirs = self.pattern[p], self.graph[g]
+        return not ours.is_call or ours.packet == theirs.packet or (ours.is_cast and theirs.is_cast)
+
+    def pass_graph(self, p: Node, g: Node, passed: int) -> Iterator[Move]:
+        """The graph has a node more: `p` stands for something below `g`."""
+        theirs = self.graph[g]
+        if passed >= LONGEST_PASS or not theirs.is_call:
+            return
+        ours = self.pattern[p]
+        wanted = {ours.packet, *(self.pattern[node].packet for _, node in ours.nodes)}
+        cost = (AGAIN if passed else CAST) if theirs.is_cast else ONE_SIDED
+        cost += 0.1 * (len(theirs.nodes) - 1) + (0.03 if self._is_output(p) else 0.0)
+        for _, below in theirs.nodes:
+            if p.op == "placeholder" or wanted & self._below_of(below, LONGEST_PASS - passed):
+                yield Move(cost, (Step("graph_only", p, g),), ((p, below, passed + 1),))
+
+    def pass_pattern(self, p: Node, g: Node, theirs: Call) -> Iterator[Move]:
+        """The pattern has a node more: `g` stands for something below `p`."""
+        ours = self.pattern[p]
+        for _, below in ours.nodes:
+            if below.op == "placeholder" or not theirs.is_call or theirs.packet in self._inside_of(below):
+                cost = (CAST if ours.is_cast else ONE_SIDED) + EDGE * (len(ours.nodes) - 1)
+                cost += ONE_SIDED * self._dropped([node for _, node in ours.nodes], [below])
+                yield Move(cost, (Step("pattern_only", p, g),), ((below, g, 0),))
+        if not ours.nodes or not theirs.is_call:
+            yield Move(ONE_SIDED * len(self._calls_of(p)), (Step("pattern_only", p, g),), ())
+
+    def _dropped(self, operands: Sequence[Node], kept: Sequence[Node]) -> int:
+        """How many calls and arguments of the pattern have no place when of `operands` only `kept` are followed."""
+        lost = frozenset().union(*(self._calls_of(node) for node in operands if node not in kept))
+        return len(lost.difference(*(self._calls_of(node) for node in kept)))
+
+    def _calls_of(self, p: Node) -> frozenset[Node]:
+        """The pattern's calls from `p` down, and the arguments that are used once."""
+        known = self._members.get(p)
+        if known is None:
+            call = self.pattern[p]
+            own = frozenset([p]) if call.is_call or len(p.users) == 1 else frozenset()
+            known = self._members[p] = own.union(*(self._calls_of(node) for _, node in call.nodes))
+        return known
+
+    def _inside_of(self, p: Node) -> frozenset[str]:
+        """Packets of the pattern from `p` down."""
+        known = self._inside.get(p)
+        if known is None:
+            call = self.pattern[p]
+            found = {call.packet} if call.is_call else set()
+            for _, below in call.nodes:
+                found |= self._inside_of(below)
+            known = self._inside[p] = frozenset(found)
+        return known
+
+    def _below_of(self, g: Node, depth: int) -> frozenset[str]:
+        """Packets of the graph from `g` down, `depth` levels."""
+        key = (g, depth)
+        known = self._below.get(key)
+        if known is None:
+            call = self.graph[g]
+            found = {call.packet}
+            if depth > 0:
+                for _, below in call.nodes:
+                    found |= self._below_of(below, depth - 1)
+            known = self._below[key] = frozenset(found)
+        return known
+
+
+def orders(
+    a: Sequence[Node], b: Sequence[Node]
+) -> Iterator[tuple[float, tuple[int, ...], list[tuple[Node, Node]]]]:
+    """Ways to bring the operands `a` and `b` together: extra cost, place in `b` for each of `a`, pairs."""
+    if len(a) == len(b):
+        straight = tuple(range(len(a)))
+        yield 0.0, straight, list(zip(a, b, strict=True))
+        if 2 <= len(a) <= 3:
+            for order in itertools.permutations(straight):
+                if order != straight:
+                    yield ORDER, order, [(a[index], b[place]) for index, place in enumerate(order)]
+        return
+    short, long = (a, b) if len(a) < len(b) else (b, a)
+    missing = ONE_SIDED * (len(long) - len(short))
+    for places in itertools.islice(itertools.combinations(range(len(long)), len(short)), 12):
+        chosen = [long[place] for place in places]
+        pairs = list(zip(short, chosen, strict=True)) if long is b else list(zip(chosen, short, strict=True))
+        yield missing, places, pairs

@@ -1,0 +1,157 @@
+"""Where in a graph a pattern might belong: each place with the nearest variant, laid over it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.sources import module_path
+from fusionkit.match.explanation.align import Aligner, Alignment
+from fusionkit.match.explanation.calls import Calls
+from fusionkit.match.explanation.composites import wholes_of
+from fusionkit.match.explanation.moves import LONGEST_PASS
+from fusionkit.match.explanation.surroundings import Neighbourhood, moved, neighbourhood
+from fusionkit.match.explanation.variants import Variant
+from fusionkit.match.ops import FORM_OPS
+
+_MOST_TELLING = 3  # ops that are tried as marks of a site
+_BUDGETS = (3.0, 7.0, float("inf"))  # costs up to which alignments are looked for, one after the other
+_SLACK = 2  # how many nodes more than in the pattern may lie between a telling node and the end of its site
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place in the graph with the variant that comes nearest; `likeness` orders places, lowest first."""
+
+    variant: Variant
+    alignment: Alignment
+    likeness: float
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules whose nodes take part."""
+        return frozenset(module_path(node) for node in self.alignment.graph_nodes)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether more of the pattern's ops stand here than are absent."""
+        same = {p for p, g in self.alignment.pairs.items() if p.target == g.target}
+        for step in self.alignment.steps:
+            same.update((step.p, *step.members) if step.kind == "composite" else ())
+        size = len(self.variant.calls)
+        return (
+            2 * len(same.intersection(self.variant.calls)) > size and self.alignment.cost <= 0.6 + 0.4 * size
+        )
+
+
+class Places:
+    """Finds the places of a pattern's variants in one graph."""
+
+    def __init__(self, nodes: Sequence[torch.fx.Node], variants: Sequence[Variant]) -> None:
+        self.nodes = [node for node in nodes if node.op == "call_function"]
+        self.calls = Calls()
+        self.present = Counter(self.calls[node].packet for node in self.nodes)
+        self.variants = list(variants)
+        self._aligners = [
+            Aligner(variant.graph, self.calls, tuple(variant.scalars.values())) for variant in variants
+        ]
+        self._reach = max((aligner.height for aligner in self._aligners), default=0) + _SLACK
+        self._known: dict[tuple[Any, ...], list[tuple[Neighbourhood, Place | None]]] = {}
+        self._order = {node: index for index, node in enumerate(self.nodes)}
+
+    def telling(self) -> list[str]:
+        """The ops that say best where this fusion stands: rare in the graph, and no mere change of form; a few."""
+        seen = Counter(
+            self.calls[node].packet for variant in self.variants for node in dict.fromkeys(variant.calls)
+        )
+        there = [name for name in seen if self.present[name]]
+        order = sorted(there, key=lambda name: (name in FORM_OPS, self.present[name], -seen[name]))
+        calls = [node for variant in self.variants for node in variant.calls]
+        return [*wholes_of(calls, self.nodes), *order[:_MOST_TELLING]]
+
+    def find(self, free: Sequence[torch.fx.Node] | None = None) -> list[Place]:
+        """The places around the telling ops (among `free`), in graph order, none twice.
+
+        What one telling op finds nearly right needs no other one; where its places are poor, the next is tried.
+        """
+        allowed = None if free is None else set(free)
+        found: list[Place] = []
+        settled: set[torch.fx.Node] = set()
+        for wanted in self.telling():
+            for anchor in self.nodes if free is None else free:
+                if self.calls[anchor].packet != wanted or anchor in settled:
+                    continue
+                place = self.around(anchor, allowed)
+                if place is not None:
+                    found.append(place)
+                    settled.update(place.alignment.graph_nodes if place.is_near else ())
+        return self._apart(found)
+
+    def around(self, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None = None) -> Place | None:
+        """The nearest variant laid so that `anchor` takes part, with its end among `allowed`."""
+        ends = self._ends(anchor, self._reach)
+        here = neighbourhood(anchor, ends, self._reach + LONGEST_PASS)
+        key = (*here.key, *(allowed is None or end in allowed for end in ends))
+        for there, known in self._known.get(key, ()):
+            if known is None:
+                return None
+            alignment = moved(known.alignment, there, here)
+            if alignment is not None:
+                return replace(known, alignment=alignment)
+        found = self._search(anchor, allowed)
+        self._known.setdefault(key, []).append((here, found))
+        return found
+
+    def _search(self, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None) -> Place | None:
+        """Cheap alignments first: only where there is none at all are dear ones looked for."""
+        for budget in _BUDGETS:
+            found = self._within(budget, anchor, allowed)
+            if found is not None:
+                return found
+        return None
+
+    def _within(
+        self, budget: float, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None
+    ) -> Place | None:
+        best: Place | None = None
+        for variant, aligner in zip(self.variants, self._aligners, strict=True):
+            steps = aligner.height_of(self.calls[anchor].packet) + _SLACK
+            gain = 0.3 * aligner.size
+            limit = budget if best is None else min(budget, best.likeness + gain)
+            ends = [end for end in self._ends(anchor, steps) if allowed is None or end in allowed]
+            bounds = sorted((aligner.bound(end, limit), self._order[end], end) for end in ends)
+            for bound, _, end in bounds:
+                limit = budget if best is None else min(budget, best.likeness + gain)
+                if bound >= limit:
+                    break
+                alignment = aligner.align(end, limit)
+                if alignment is not None and anchor in alignment.graph_nodes:
+                    best = Place(variant, alignment, alignment.cost - gain)
+        return best
+
+    def _ends(self, anchor: torch.fx.Node, steps: int) -> list[torch.fx.Node]:
+        """Nodes at which a site around `anchor` may end: forward, no further than the pattern reaches."""
+        reached, front = {anchor: None}, [anchor]
+        for _ in range(steps):
+            front = [
+                user
+                for node in front
+                for user in node.users
+                if user.op == "call_function" and user not in reached
+            ]
+            reached.update(dict.fromkeys(front))
+        return list(reached)
+
+    def _apart(self, found: Sequence[Place]) -> list[Place]:
+        """Of places that share most of their nodes only the nearest."""
+        kept: list[Place] = []
+        for place in sorted(found, key=lambda item: item.likeness):
+            own = set(place.alignment.pairs.values())
+            if not any(2 * len(own & set(other.alignment.pairs.values())) > len(own) for other in kept):
+                kept.append(place)
+        return sorted(kept, key=lambda place: self._order[place.alignment.roots[0][1]])

@@ -1,0 +1,75 @@
+"""What torch's matcher itself tells of a place where the structure fits: mutation, metadata, retrace, replacement."""
+
+from __future__ import annotations
+
+import traceback
+
+import torch.fx
+
+from fusionkit.capture.sources import source_line
+from fusionkit.match.explanation.align import Alignment
+from fusionkit.match.explanation.differences import Difference
+from fusionkit.match.explanation.variants import Answer, Variant
+from fusionkit.subjects.places import short_path
+
+
+def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    """The differences that only the matcher's own run shows; none where the structure or a literal differs."""
+    p, g = alignment.roots[0]
+    if variant.unmatchable is not None and variant.unmatchable.kind == "unused_argument":
+        unused = [node for node in variant.graph.nodes if node.op == "placeholder" and not node.users]
+        return [
+            Difference("unused_argument", node, g, "every argument used", f"{node.target} is not used")
+            for node in unused
+        ]
+    if answer.stage == "mutation":
+        node = _mutation_between(g.graph, answer)
+        return [
+            Difference(
+                "mutation_region",
+                p,
+                node or g,
+                "no mutation between the nodes of a match",
+                f"nodes on both sides: {answer.said}",
+            )
+        ]
+    if answer.stage == "meta":
+        bound = {
+            one.name: place for place, one in alignment.bindings.items() if isinstance(one, torch.fx.Node)
+        }
+        node = next(node for node in g.graph.nodes if node.name == answer.said)
+        return [Difference("missing_meta", bound.get(node.name), node, "a value in meta['val']", "none")]
+    if answer.stage == "retrace":
+        return [
+            Difference(
+                "retrace_error", _raising_node(variant) or p, g, "a trace at the site's shapes", answer.said
+            )
+        ]
+    if answer.stage == "check":
+        return [Difference("extra_check", p, g, "a replacement that fits here", answer.said)]
+    return []
+
+
+def _mutation_between(graph: torch.fx.Graph, answer: Answer) -> torch.fx.Node | None:
+    """The first mutating node that lies between the first and the last matched one."""
+    from torch._inductor.pattern_matcher import is_mutation_op
+
+    if answer.match is None:
+        return None
+    matched = set(answer.match.nodes)
+    seen = 0
+    for node in graph.nodes:
+        seen += node in matched
+        if 0 < seen < len(matched) and node not in matched and is_mutation_op(node):
+            return node  # type: ignore[no-any-return]
+    return None
+
+
+def _raising_node(variant: Variant) -> torch.fx.Node | None:
+    """The pattern's node whose source line raised, if the trace of the error names one."""
+    if variant.raised is None:
+        return None
+    frames = traceback.extract_tb(variant.raised.__traceback__)
+    lines = [f"{short_path(frame.filename)}:{frame.lineno}" for frame in reversed(frames)]
+    by_line = {source_line(node): node for node in reversed(variant.calls)}
+    return next((by_line[line] for line in lines if line in by_line), None)

@@ -1,0 +1,171 @@
+"""Causes that no alignment shows and only runs do: switches, windows, other patterns, decomposition tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from fusionkit.capture.aot import decomposition_table
+from fusionkit.config import DECOMPOSITIONS, CompilationConfig, FusionPatterns
+from fusionkit.match.explanation.causes import Cause, plain_cause
+from fusionkit.match.explanation.entry_variants import EntryVariant
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.explanation.variants import Variant
+from fusionkit.match.matching import Matching, match_groups
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.tracing import make_tracer
+
+
+def switch_cause(pattern: str, path: Path | None, config: CompilationConfig) -> Cause | None:
+    """Why a pattern takes no part at all in a compile with `config`; None when it does."""
+    if path is not None:
+        known = {Path(name).resolve() for name in config.pattern_files}
+        if path.resolve() in known:
+            return None
+        named = ", ".join(config.pattern_files) or "none"
+        return plain_cause("not_registered", expected=f"{path.name} among pattern_files", actual=named)
+    flag = f"enable_{pattern}"
+    if getattr(config.fusion_patterns, flag):
+        return None
+    return plain_cause("flag_off", expected=f"{flag}=True", actual=f"{flag}=False")
+
+
+def switched_on(pattern: str, path: Path | None, config: CompilationConfig) -> CompilationConfig:
+    """The config with the pattern taking part: its flag on, or its file the last one."""
+    if path is not None:
+        return dataclasses.replace(config, pattern_files=(*config.pattern_files, str(path)))
+    flags = {
+        item.name: getattr(config.fusion_patterns, item.name) for item in dataclasses.fields(FusionPatterns)
+    }
+    return dataclasses.replace(config, fusion_patterns=FusionPatterns(**{**flags, f"enable_{pattern}": True}))
+
+
+class RunCauses:
+    """Runs torch's matcher again in other ways, each once, and adds what that shows to explanations."""
+
+    def __init__(self, matching: Matching, pattern: str, variants: Sequence[Variant]) -> None:
+        self._matching = matching
+        self._pattern = pattern
+        self._variants = variants
+        self._elsewhere: dict[str, tuple[SiteMatch, ...]] | None = None
+        self._equals: dict[str, str] | None = None
+
+    def add(self, item: SiteExplanation) -> SiteExplanation:
+        """The explanation with what only runs show, before what the alignment shows."""
+        item = self._of_twin(item)
+        if item.causes and item.causes[0].type == "consumed_earlier":
+            return dataclasses.replace(
+                item, causes=tuple(self._by_equal(cause, item) for cause in item.causes)
+            )
+        window = self._window_cause(item)
+        if window is not None:
+            told = tuple(cause for cause in item.causes if cause.type != "unexplained")
+            return dataclasses.replace(item, causes=(window, *told))
+        if any(cause.type == "decomposition" for cause in item.causes):
+            return dataclasses.replace(item, causes=self._with_table(item))
+        return item
+
+    def _of_twin(self, item: SiteExplanation) -> SiteExplanation:
+        """A variant equal to an earlier one of its group is never tried, whatever becomes of the earlier one."""
+        own = [variant for variant in self._variants if variant.name == item.pattern]
+        twins = [v for v in self._variants if own and v.signature == own[0].signature]
+        if len(twins) < 2 or not item.causes or item.causes[0].type != "extra_check":
+            return item
+        cause = plain_cause(
+            "duplicate",
+            graph_node=item.anchor,
+            expected="a pattern of its own",
+            actual=f"{twins[-1].name} is equal to {twins[0].name}, which stands before it and does not fit",
+        )
+        return dataclasses.replace(item, causes=(cause, *item.causes))
+
+    def _by_equal(self, cause: Cause, item: SiteExplanation) -> Cause:
+        """An earlier pattern that is the same is a duplicate, not a rival."""
+        taker = cause.actual.removeprefix("taken by ")
+        if self._equals is None:
+            trace, device = self._matching.tracer(), self._matching.device
+            self._equals = {
+                other.signature: f"{name} ({other.name})"
+                for name, group in self._matching.groups.items()
+                if name != self._pattern
+                for other in (Variant(pattern, trace, device) for pattern in group)
+            }
+        own = next((variant for variant in self._variants if variant.name == item.pattern), None)
+        twin = None if own is None else self._equals.get(own.signature)
+        if twin is None or not twin.startswith(f"{taker} ("):
+            return cause
+        return plain_cause(
+            "duplicate",
+            graph_node=cause.graph_node,
+            expected="a pattern of its own",
+            actual=f"equal to {twin}",
+        )
+
+    def _window_cause(self, item: SiteExplanation) -> Cause | None:
+        """Whether the pattern takes this site in another window of the same compile."""
+        if self._elsewhere is None:
+            group = {self._pattern: self._matching.groups[self._pattern]}
+            windows = dict.fromkeys(graph.window for graph in self._matching.capture.graphs)
+            self._elsewhere = {
+                window: match_groups(
+                    self._matching.capture, group, window, pattern_table=self._matching.pattern_table
+                ).matches
+                for window in windows
+                if window != self._matching.window
+            }
+        for window, matches in self._elsewhere.items():
+            for match in matches:
+                if match.status != "refused" and item.module in (match.module, *match.modules):
+                    return plain_cause(
+                        "wrong_window",
+                        graph_node=item.anchor,
+                        expected=f"window {window}, where the pattern takes this site",
+                        actual=f"window {self._matching.window}",
+                    )
+        return None
+
+    def _with_table(self, item: SiteExplanation) -> tuple[Cause, ...]:
+        """Whether the pattern would hit here if it were traced with another decomposition table."""
+        if item.place is None or isinstance(item.place.variant, EntryVariant):
+            return item.causes
+        root = item.place.alignment.roots[0][1]
+        pattern = item.place.variant.pattern
+        used = self._matching.traced_with
+        for name in DECOMPOSITIONS:
+            if name == used:
+                continue
+            trace = make_tracer(decomposition_table(name), sources=True)
+            other = Variant(pattern, trace, self._matching.device)
+            if other.ask(root).stage == "hit":
+                note = f"the pattern was traced with table '{used}', and hits when traced with '{name}'"
+                return tuple(
+                    dataclasses.replace(cause, fix=f"{note}: trace it with that table")
+                    if cause.type == "decomposition"
+                    else cause
+                    for cause in item.causes
+                )
+        return item.causes
+
+
+def idle_variants(variants: Sequence[Variant]) -> dict[str, Cause]:
+    """Variants that torch never tries, or cannot hold: name -> why (duplicate, unused_argument, parameter_source).
+
+    Of two that are equal in pattern and replacement nothing is lost: that is not told.
+    """
+    idle: dict[str, Cause] = {}
+    first: dict[str, Variant] = {}
+    for index, variant in enumerate(variants):
+        key = variant.name if variant.name not in idle else f"{variant.name} ({index})"
+        if variant.unmatchable is not None:
+            idle[key] = plain_cause(
+                variant.unmatchable.kind,
+                expected="a pattern that can be held",
+                actual=str(variant.unmatchable),
+            )
+        elif variant.signature not in first:
+            first[variant.signature] = variant
+        elif not variant.replaces_like(first[variant.signature]):
+            twin = first[variant.signature].name
+            idle[key] = plain_cause("duplicate", expected="a pattern of its own", actual=f"equal to {twin}")
+    return idle

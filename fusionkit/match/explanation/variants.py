@@ -1,0 +1,219 @@
+"""One variant of a pattern, ready for questions: its trace, and what torch's own matcher says at a node.
+
+Both stages of the matcher are listened to, not written anew: the structure (literals ignored), then the retrace
+at the site's shapes with every literal compared, then the replacement's check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._guards import detect_fake_mode
+from torch._inductor.pattern_matcher import (
+    Match,
+    PatternEntry,
+    PatternMatcherPass,
+    PatternPrettyPrinter,
+    compute_mutation_region_ids,
+    get_mutation_region_id,
+    should_compute_mutation_region_ids,
+)
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fusionkit.match.explanation.calls import ANYTHING
+from fusionkit.match.ops import packet
+from fusionkit.passes.admission import refuse_replacement
+from fusionkit.passes.registering import (
+    PatternClass,
+    UnmatchableError,
+    argument_names,
+    example_inputs,
+    fake_like,
+    register_pattern,
+    scalars_of,
+)
+from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
+
+# What retracing a pattern at a site may raise; the matcher passes the site over without a word.
+RETRACE_ERRORS = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AssertionError,
+    AttributeError,
+    ArithmeticError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What torch's matcher says at one node.
+
+    `stage`: "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its own words, or
+    the reason of the refusal; `match`: the match of the structure, where there is one.
+    """
+
+    stage: str
+    said: str = ""
+    match: Match | None = None
+
+
+class Variant:
+    """A pattern class, traced at its example inputs, with an entry of torch's matcher of its own.
+
+    `unmatchable` says why the matcher cannot hold it (None: it can). Raises MisuseError when the pattern cannot
+    be traced at all.
+    """
+
+    def __init__(self, pattern: PatternClass, trace: TraceFunction, device: str) -> None:
+        self.pattern = pattern
+        self.name = pattern.name()
+        self.arguments = tuple(argument_names(pattern))
+        self.scalars = scalars_of(pattern)
+        self._trace = trace
+        self._device = device
+        self._remembered = remembering(trace, pattern.pattern)
+        self.graph = self._traced(pattern.pattern, device)
+        self.unmatchable: UnmatchableError | None = None
+        self._raised: BaseException | None = None
+        self._refusal: str | None = None
+        self._checked = False
+        self._entry = self._register(device)
+
+    @property
+    def calls(self) -> tuple[torch.fx.Node, ...]:
+        """The op calls of the trace, in order."""
+        return tuple(node for node in self.graph.nodes if node.op == "call_function")
+
+    @property
+    def signature(self) -> str:
+        """What torch tells equal patterns by: the search expression and the graph that it was made from."""
+        expression = "" if self._entry is None else PatternPrettyPrinter.run(self._entry.pattern)
+        return f"{expression}\n{self.graph}"
+
+    def replaces_like(self, other: Variant) -> bool:
+        """Whether both put the same in: then it does not matter which of two equal patterns is registered."""
+        graphs = [str(item._traced(item.pattern.replacement, item._device)) for item in (self, other)]
+        return graphs[0] == graphs[1]
+
+    def stands_in(self, value: Any) -> bool:
+        """Whether a literal of the trace stands for a scalar argument and so matches anything."""
+        return value is ANYTHING or (type(value) in (int, float) and value in self.scalars.values())
+
+    def ask(self, node: torch.fx.Node) -> Answer:
+        """Both stages of torch's matcher at one node of a graph, and where it stopped."""
+        if self._entry is None:
+            return Answer("structure", "the pattern is not registered")
+        match = self._entry.pattern.match(node)
+        if not isinstance(match, Match):
+            return Answer("structure", _words_of(match))
+        crossing = _crosses_mutation(node.graph, match)
+        if crossing:
+            return Answer("mutation", crossing, match)
+        bare = [
+            v.name
+            for v in match.kwargs.values()
+            if isinstance(v, torch.fx.Node) and v.meta.get("val") is None
+        ]
+        if bare:
+            return Answer("meta", bare[0], match)
+        return self._judge(match)
+
+    def _judge(self, match: Match) -> Answer:
+        """What becomes of a match of the structure: literals at the site's shapes, then the replacement."""
+        assert self._entry is not None
+        self._raised, self._refusal, self._checked = None, None, False
+        taken = bool(self._entry.extra_check(match))
+        if self._raised is not None:
+            words = (str(self._raised).splitlines() or ["?"])[0]
+            return Answer("retrace", f"{type(self._raised).__name__}: {words}", match)
+        if not self._checked:
+            return Answer("literals", "a literal differs at the site's own shapes", match)
+        return Answer("hit" if taken else "check", self._refusal or "", match)
+
+    @property
+    def raised(self) -> BaseException | None:
+        """What the last retrace raised."""
+        return self._raised
+
+    def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
+        """The trace at a site's own shapes, node for node: the original's nodes to the new ones.
+
+        `bindings`: placeholder -> graph node or literal. None when an argument is not bound or has no value, or
+        when the trace has other ops there. Raises what the pattern raises.
+        """
+        values = [
+            self._value(name, node, bindings) for name, node in zip(self.arguments, self._places, strict=True)
+        ]
+        mode = detect_fake_mode(values)
+        if mode is None or any(value is None for value in values):
+            return None
+        with mode, unlogged_retraces():
+            fresh = [fake_like(v, str(v.device)) if isinstance(v, torch.Tensor) else v for v in values]
+            again = self._remembered(self.pattern.pattern, fresh).graph
+        ours, theirs = list(self.graph.nodes), list(again.nodes)
+        if [packet(node) for node in ours] != [packet(node) for node in theirs]:
+            return None
+        return dict(zip(ours, theirs, strict=True))
+
+    @property
+    def _places(self) -> list[torch.fx.Node]:
+        return [node for node in self.graph.nodes if node.op == "placeholder"]
+
+    def _value(self, name: str, place: torch.fx.Node, bindings: Mapping[torch.fx.Node, Any]) -> Any:
+        if name in self.scalars:
+            return self.scalars[name]
+        bound = bindings.get(place)
+        return bound.meta.get("val") if isinstance(bound, torch.fx.Node) else bound
+
+    def _traced(self, function: Any, device: str) -> torch.fx.Graph:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            tensors = iter([fake_like(tensor, device) for tensor in example_inputs(self.pattern)])
+            given = [self.scalars[n] if n in self.scalars else next(tensors) for n in self.arguments]
+            return self._trace(function, given).graph
+
+    def _register(self, device: str) -> PatternEntry | None:
+        scratch = PatternMatcherPass(pass_name="fusionkit_explain")
+        try:
+            register_pattern(self.pattern, scratch, self._listening, self._check, device)
+        except UnmatchableError as error:
+            self.unmatchable = error
+            return None
+        entries: Sequence[PatternEntry] = [entry for found in scratch.patterns.values() for entry in found]
+        return entries[0] if entries else None
+
+    def _listening(self, fn: Any, args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
+        try:
+            return self._trace(fn, args, **keywords)
+        except RETRACE_ERRORS as error:
+            self._raised = error
+            raise
+
+    def _check(self, pattern: PatternClass, match: Match) -> bool:
+        self._checked = True
+        refusal = refuse_replacement(pattern, match)
+        self._refusal = None if refusal is None else refusal.reason
+        return refusal is None
+
+
+def _words_of(failed: Any) -> str:
+    """torch's own words; forming them can raise (pytorch issue 169440)."""
+    try:
+        return str(failed)
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        return f"{type(failed).__name__} whose text raises {type(error).__name__}"
+
+
+def _crosses_mutation(graph: torch.fx.Graph, match: Match) -> str:
+    """The nodes on both sides of a mutation; "" where none lies between the matched ones."""
+    if should_compute_mutation_region_ids(graph):
+        compute_mutation_region_ids(graph)
+    regions: dict[int, str] = {}
+    for node in match.nodes:
+        regions.setdefault(get_mutation_region_id(graph, node), node.name)
+    return ", ".join(regions.values()) if len(regions) > 1 else ""

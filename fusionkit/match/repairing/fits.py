@@ -1,0 +1,190 @@
+"""From an alignment to the region that the replacement computes: the arguments' places, found by numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.align import Alignment
+from fusionkit.match.ops import operands
+from fusionkit.match.repairing.old_variants import OldVariant
+from fusionkit.match.repairing.region import Region, enclose, is_number
+from fusionkit.match.repairing.region_numbers import plausible
+
+Node = torch.fx.Node
+_MOST_STATES = 3000
+_MOST_TRIALS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A region that an old variant's replacement computes. `scalars`: (node's index, argument) -> scalar."""
+
+    region: Region
+    scalars: Mapping[tuple[int, str], str]
+
+    def settled(self, variant: OldVariant, regions: Sequence[Region]) -> Fit:
+        """Without the numbers that are written down in the variant as they stand in all these regions."""
+        kept = {
+            (index, label): name
+            for (index, label), name in self.scalars.items()
+            if name in variant.scalars
+            or any(_argument(region.nodes[index], label) != variant.written[name] for region in regions)
+        }
+        return Fit(self.region, kept)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The scalars' values as they stand in the region."""
+        return {name: _argument(self.region.nodes[i], label) for (i, label), name in self.scalars.items()}
+
+
+def find_fit(variant: OldVariant, alignment: Alignment, most: int = _MOST_TRIALS) -> Fit | None:
+    """The region at an alignment that the variant's replacement computes; None where none is found.
+
+    The alignment's own arguments are tried first, then the cuts of the graph above the output that give as many
+    arguments, nearest first, `most` in all. What decides is what the replacement gives on random inputs.
+    """
+    known = _known(variant, alignment)
+    outputs = [node for _, node in alignment.roots]
+    trials = 0
+    for region in _regions(variant, outputs, known):
+        for scalars in _scalar_choices(variant, alignment, region):
+            fit = Fit(region, scalars)
+            if plausible(region, variant.replacement(fit.values)):
+                return fit
+            trials += 1
+        if trials >= most:
+            return None
+    return None
+
+
+def _known(variant: OldVariant, alignment: Alignment) -> dict[str, Node]:
+    """Argument -> graph node, as far as the alignment tells."""
+    placeholders = [node for node in variant.graph.nodes if node.op == "placeholder"]
+    names = list(variant.examples)
+    bound = {name: alignment.bindings.get(p) for name, p in zip(names, placeholders, strict=True)}
+    return {name: node for name, node in bound.items() if isinstance(node, Node) and not is_number(node)}
+
+
+def _regions(variant: OldVariant, outputs: Sequence[Node], known: Mapping[str, Node]) -> Iterator[Region]:
+    """Regions that may be it, the likeliest first."""
+    names = variant.tensors
+    seen: set[tuple[Node, ...]] = set()
+    if all(name in known for name in names):
+        first = tuple(known[name] for name in names)
+        seen.add(first)
+        region = _enclosed(first, outputs)
+        if region is not None:
+            yield region
+    calls = sum(1 for node in variant.graph.nodes if node.op == "call_function")
+    found: list[tuple[float, int, Region]] = []
+    for cut in _cuts(outputs, len(names), 2 * calls + 6):
+        for order in itertools.permutations(cut):
+            if order in seen or not _fit(variant, order):
+                continue
+            seen.add(order)
+            region = _enclosed(order, outputs)
+            if region is not None:
+                found.append((_unlike(variant, order, region, known, calls), len(found), region))
+    for _, _, region in sorted(found, key=lambda item: item[:2]):
+        yield region
+
+
+def _cuts(outputs: Sequence[Node], width: int, limit: int) -> Iterator[tuple[Node, ...]]:
+    """Sets of `width` nodes that part the outputs from the rest of the graph, those near the outputs first.
+
+    The lowest node of the front is either kept as an input or opened, so that each cut comes once.
+    """
+    order = {node: index for index, node in enumerate(outputs[0].graph.nodes)}
+    queue: list[tuple[frozenset[Node], frozenset[Node], int]] = [(frozenset(outputs), frozenset(), 0)]
+    for states, (front, kept, inside) in enumerate(queue):
+        if states >= _MOST_STATES:
+            return
+        if not front:
+            if len(kept) == width:
+                yield tuple(sorted(kept, key=lambda node: order[node]))
+            continue
+        node = max(front, key=lambda item: order[item])
+        rest = front - {node}
+        if len(kept) < width and node not in outputs:
+            queue.append((rest, kept | {node}, inside))
+        if node.op == "call_function" and inside < limit:
+            opened = frozenset(n for n in node.all_input_nodes if not is_number(n) and n not in kept)
+            queue.append((rest | opened, kept, inside + 1))
+
+
+def _fit(variant: OldVariant, order: Sequence[Node]) -> bool:
+    """Whether each node can stand for its argument: a tensor, and a vector where the example is one."""
+    for name, node in zip(variant.tensors, order, strict=True):
+        value, example = node.meta.get("val"), variant.examples[name]
+        if not isinstance(value, torch.Tensor) or value.is_floating_point() != example.is_floating_point():
+            return False
+        if (value.dim() <= 1) != (example.dim() <= 1):
+            return False
+    return True
+
+
+def _unlike(
+    variant: OldVariant, order: Sequence[Node], region: Region, known: Mapping[str, Node], calls: int
+) -> float:
+    """How far a region is from what the pattern and the alignment say of it."""
+    cost = 0.5 * abs(len(region.nodes) - calls) + 4.0 * len(region.leaks)
+    for name, node in zip(variant.tensors, order, strict=True):
+        cost += 3.0 * (region.value(node).dtype != variant.examples[name].dtype)
+        cost += 2.0 * (name in known and known[name] is not node)
+        cost += 0.5 * (region.value(node).dim() != variant.examples[name].dim())
+    return cost
+
+
+def _enclosed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Region | None:
+    try:
+        region = enclose(inputs, outputs, limit=120)
+        for node in (*inputs, *outputs):
+            region.value(node)
+    except MisuseError:
+        return None
+    return region
+
+
+def _scalar_choices(
+    variant: OldVariant, alignment: Alignment, region: Region
+) -> Iterator[dict[tuple[int, str], str]]:
+    """Where each scalar may stand in the region: where the alignment has it, else at any number that is no size."""
+    free = [
+        (index, label)
+        for index, node in enumerate(region.nodes)
+        for label, value in operands(node).items()
+        if isinstance(value, float)
+    ]
+    wanted = list(variant.scalars)
+    told = _told_places(variant, alignment, region)
+    written = {told[name]: name for name in variant.written if name in told}
+    options = [[told[name]] if name in told else free for name in wanted]
+    for chosen in itertools.islice(itertools.product(*options), 8):
+        if len(set(chosen)) == len(chosen):
+            yield written | dict(zip(chosen, wanted, strict=True))
+
+
+def _told_places(variant: OldVariant, alignment: Alignment, region: Region) -> dict[str, tuple[int, str]]:
+    index = {node: i for i, node in enumerate(region.nodes)}
+    by_value = {value: name for name, value in [*variant.written.items(), *variant.scalars.items()]}
+    return {
+        by_value[value]: (index[g], label)
+        for p, g in alignment.pairs.items()
+        for label, value in operands(p).items()
+        if type(value) in (int, float)
+        and value in by_value
+        and g in index
+        and isinstance(operands(g).get(label), int | float)
+    }
+
+
+def _argument(node: Node, label: str) -> Any:
+    return operands(node)[label]

@@ -1,0 +1,220 @@
+"""The forms of a pattern's missed sites: where an old variant's replacement would be right, and what differs there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch.fx
+from torch._guards import detect_fake_mode
+
+from fusionkit.match.explanation.align import Aligner, Alignment, outputs_of
+from fusionkit.match.explanation.calls import Calls
+from fusionkit.match.explanation.differences import Surroundings, structural_differences
+from fusionkit.match.explanation.literal_differences import literal_differences
+from fusionkit.match.ops import FORM_OPS, packet
+from fusionkit.match.repairing.fits import Fit, find_fit
+from fusionkit.match.repairing.old_variants import OldVariant
+from fusionkit.match.repairing.region import Region, regions_like
+from fusionkit.numeric.replay import CALL_ERRORS
+from fusionkit.passes.registering import fake_like
+from fusionkit.passes.tracing import TraceFunction
+
+Node = torch.fx.Node
+_TELLING = 3  # how many of the pattern's rarest ops say where its sites may lie
+_MOST_ALIKE = 2  # how many places that look the same are looked at
+_MOST_KINDS = 60  # kinds of places that are looked at where no alignment led anywhere
+_MOST_KIND_TRIALS = 8
+_MOST_FAILURES = 12  # places of one variant at which its replacement does not fit, before giving up
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form: the old variant that fits, how it fits, every region of the form, and the edits in words.
+
+    `leaking`: regions of the form that have an inner node used outside, which no pattern can take.
+    """
+
+    variant: OldVariant
+    fit: Fit
+    regions: tuple[Region, ...]
+    leaking: tuple[Region, ...]
+    edits: tuple[str, ...]
+
+
+def find_forms(
+    variants: Sequence[OldVariant], graphs: Sequence[torch.fx.Graph], taken: set[Node], trace: TraceFunction
+) -> list[Form]:
+    """Every form that one of the variants could take after a repair, besides what is `taken` already."""
+    search = _Search(graphs, set(taken), trace)
+    for variant in variants:
+        search.near(variant)
+    if not search.found and not taken:
+        for variant in variants:
+            search.anywhere(variant)
+    return search.found
+
+
+class _Search:
+    """The forms found so far, and the nodes that they or earlier hits cover."""
+
+    def __init__(self, graphs: Sequence[torch.fx.Graph], covered: set[Node], trace: TraceFunction) -> None:
+        self.graphs = graphs
+        self.covered = covered
+        self.trace = trace
+        self.found: list[Form] = []
+
+    def near(self, variant: OldVariant) -> None:
+        """Look where the alignment lays the variant, the cheapest places first."""
+        failed: dict[object, int] = {}
+        for alignment, graph in _near(variant, self.graphs, self.covered):
+            root = alignment.roots[0][1]
+            around = _surroundings(root)
+            most = _MOST_FAILURES if not self.found else _MOST_FAILURES // 3
+            if root in self.covered or failed.get(around, 0) > 1 or sum(failed.values()) >= most:
+                continue
+            if not self.take(variant, alignment, graph, find_fit(variant, alignment)):
+                failed[around] = failed.get(around, 0) + 1
+
+    def anywhere(self, variant: OldVariant) -> None:
+        """Look at every kind of place, the rarest ops first: for a pattern that is written in quite other ops."""
+        outputs = outputs_of(variant.graph)
+        if len(outputs) != 1:
+            return
+        for graph in self.graphs:
+            calls = [node for node in graph.nodes if node.op == "call_function"]
+            counts = Counter(packet(node) for node in calls)
+            kinds: dict[object, Node] = {}
+            for node in calls:
+                kinds.setdefault(_surroundings(node, 2), node)
+            rare = sorted(kinds.values(), key=lambda node: (packet(node) in FORM_OPS, counts[packet(node)]))
+            for node in rare[:_MOST_KINDS]:
+                alignment = Alignment(float("inf"), ((outputs[0], node),))
+                if node not in self.covered:
+                    self.take(variant, alignment, graph, find_fit(variant, alignment, _MOST_KIND_TRIALS))
+
+    def take(self, variant: OldVariant, alignment: Alignment, graph: torch.fx.Graph, fit: Fit | None) -> bool:
+        """Keep the form of a fit, with every region of it that nothing covers yet; whether there was a fit."""
+        if fit is None:
+            return False
+        same = [item for item in regions_like(fit.region, self.graphs) if not self.covered & {*item.nodes}]
+        if same:
+            self.covered |= {node for item in same for node in item.nodes}
+            whole = tuple(item for item in same if not item.leaks)
+            fit = fit.settled(variant, whole)
+            edits = _edits(variant, alignment, fit, graph, self.trace) or ("written anew from the graph",)
+            self.found.append(Form(variant, fit, whole, tuple(item for item in same if item.leaks), edits))
+        return True
+
+
+def _near(
+    variant: OldVariant, graphs: Sequence[torch.fx.Graph], covered: set[Node]
+) -> Iterator[tuple[Alignment, torch.fx.Graph]]:
+    """Alignments of the variant with places of the graphs, the cheapest first."""
+    limit = max(3.0, 0.9 * sum(1 for node in variant.graph.nodes if node.op == "call_function"))
+    bounds = []
+    alike: dict[object, int] = {}
+    for graph in graphs:
+        aligner = Aligner(variant.graph, Calls(), tuple(variant.scalars.values()))
+        near = _reach(variant.graph, graph)
+        for order, node in enumerate(graph.nodes):
+            if node not in near or node in covered:
+                continue
+            around = _surroundings(node)
+            alike[around] = alike.get(around, 0) + 1
+            if alike[around] <= _MOST_ALIKE and (bound := aligner.bound(node)) < limit:
+                bounds.append((bound, order, node, aligner, graph))
+    made = []
+    for _, order, node, aligner, graph in sorted(bounds, key=lambda item: item[:2])[:40]:
+        alignment = aligner.align(node, limit)
+        if alignment is not None:
+            made.append((alignment.cost, order, alignment, graph))
+    for _, _, alignment, graph in sorted(made, key=lambda item: item[:2]):
+        yield alignment, graph
+
+
+def _reach(pattern: torch.fx.Graph, graph: torch.fx.Graph) -> set[Node]:
+    """The nodes a few steps after two of the pattern's rarest ops, and those that end as it does.
+
+    Every call where the graph has none of its ops.
+    """
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    counts: dict[str, int] = {}
+    for node in calls:
+        counts[packet(node)] = counts.get(packet(node), 0) + 1
+    own = {packet(node) for node in pattern.nodes if node.op == "call_function"}
+    telling = [name for name in own if counts.get(name)]
+    if not telling:
+        return set(calls)
+    rare = sorted(telling, key=lambda name: (name in FORM_OPS, counts[name]))[:_TELLING]
+    steps = sum(1 for node in pattern.nodes if node.op == "call_function") + 2
+    seen: dict[Node, int] = {}
+    for name in rare:
+        for node in _after([node for node in calls if packet(node) == name], steps):
+            seen[node] = seen.get(node, 0) + 1
+    ends = {(packet(node), packet(below)) for node in outputs_of(pattern) for below in node.all_input_nodes}
+    alike = {n for n in calls if any((packet(n), packet(below)) in ends for below in n.all_input_nodes)}
+    return alike | {node for node, count in seen.items() if count >= min(2, len(rare))}
+
+
+def _after(front: Sequence[Node], steps: int) -> set[Node]:
+    """The nodes themselves and the calls that use them, up to `steps` further on."""
+    reached = set(front)
+    edge = set(front)
+    for _ in range(steps):
+        edge = {user for node in edge for user in node.users if user.op == "call_function"} - reached
+        reached |= edge
+    return reached
+
+
+def _surroundings(root: Node, depth: int = 3) -> object:
+    """What a place looks like from its end: ops and dtypes, a few steps up."""
+    value = root.meta.get("val")
+    below = tuple(_surroundings(node, depth - 1) for node in root.all_input_nodes) if depth else ()
+    return (
+        str(root.target) if root.op == "call_function" else root.op,
+        str(getattr(value, "dtype", "")),
+        below,
+    )
+
+
+def _edits(
+    variant: OldVariant, alignment: Alignment, fit: Fit, graph: torch.fx.Graph, trace: TraceFunction
+) -> tuple[str, ...]:
+    """What was changed, one line each."""
+    present = frozenset(packet(node) for node in graph.nodes if node.op == "call_function")
+    stand_ins = set(variant.scalars.values())
+    around = Surroundings(
+        present, lambda value: type(value) in (int, float) and value in stand_ins, outputs_of(variant.graph)
+    )
+    found = structural_differences(alignment, around)
+    found += literal_differences(alignment, _retrace(variant, fit.region, trace), around.stands_in)
+    lines = [
+        f"{item.type}: {item.expected} -> {item.actual}"
+        + (f" (node {item.graph_node.name})" if item.graph_node is not None else "")
+        for item in found
+    ]
+    lifted = [name for name in fit.values if name in variant.written]
+    lines += [f"scalar_literal: {variant.written[n]} in both functions -> argument {n}" for n in lifted]
+    lines += [f"parameter_source: a tensor held by the pattern -> argument {name}" for name in variant.held]
+    lines += [f"unused_argument: {name} -> dropped" for name in variant.dropped]
+    return tuple(dict.fromkeys(" ".join(line.split()) for line in lines))
+
+
+def _retrace(variant: OldVariant, region: Region, trace: TraceFunction) -> dict[Node, Node] | None:
+    """The old search function traced at the region's shapes, node for node; None where it has other ops there."""
+    values = [region.value(node) for node in region.inputs]
+    mode = detect_fake_mode(values)
+    if mode is None:
+        return None
+    try:
+        with mode:
+            fresh = [fake_like(value, str(value.device)) for value in values]
+            again = variant.trace_search(fresh, trace)
+    except CALL_ERRORS:
+        return None
+    ours, theirs = list(variant.graph.nodes), list(again.nodes)
+    if [packet(node) for node in ours] != [packet(node) for node in theirs]:
+        return None
+    return dict(zip(ours, theirs, strict=True))

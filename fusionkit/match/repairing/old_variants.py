@@ -1,0 +1,264 @@
+"""What a repair knows of an old variant: its traces, its arguments, and the tensors that it holds itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.fx
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.ops import operands
+from fusionkit.match.repairing.region import Region
+from fusionkit.numeric.replay import CALL_ERRORS
+from fusionkit.passes.registering import (
+    PatternClass,
+    argument_names,
+    example_inputs,
+    fake_like,
+    name_of,
+    scalars_of,
+)
+from fusionkit.passes.tracing import TraceFunction
+
+
+@dataclass(frozen=True, slots=True)
+class OldVariant:
+    """One variant of the pattern under repair.
+
+    `names`: the arguments that a repaired variant takes, tensors and scalars, in order; `examples`: example
+    tensors of the former; `graph`: the trace of the search function with one placeholder for each of `names`.
+    `held`: name -> a tensor that the pattern holds itself, which becomes an argument. `dropped`: arguments that
+    neither function uses. `written`: name -> a number that is written down in both functions; where the graph has
+    another one, it becomes a scalar argument.
+    """
+
+    pattern: PatternClass
+    group: str
+    index: int
+    names: tuple[str, ...]
+    examples: Mapping[str, torch.Tensor]
+    scalars: Mapping[str, float]
+    graph: torch.fx.Graph
+    held: Mapping[str, torch.Tensor]
+    dropped: Mapping[str, torch.Tensor]
+    written: Mapping[str, float]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of the tensor arguments."""
+        return tuple(name for name in self.names if name not in self.scalars)
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the arguments are others than before, so that the replacement has to be written anew."""
+        return bool(self.held or self.dropped)
+
+    def replacement(self, scalars: Mapping[str, Any]) -> Callable[..., Any]:
+        """The old replacement as a function of `tensors`, with these values for the scalars."""
+
+        def call(*tensors: torch.Tensor) -> Any:
+            given = dict(zip(self.tensors, tensors, strict=True))
+            held = {id(self.held[name]): given[name] for name in self.held}
+            known = {**self.dropped, **given, **scalars}
+            with _Lifted(held):
+                return self.pattern.replacement(*(known[name] for name in argument_names(self.pattern)))
+
+        return call
+
+    def trace_search(self, tensors: Sequence[torch.Tensor], trace: TraceFunction) -> torch.fx.Graph:
+        """The search function traced on other tensors, one for each of `tensors`; placeholders as in `graph`."""
+        names = argument_names(self.pattern)
+        search = _lifting(self.pattern.pattern, names, {**self.scalars, **self.dropped}, self.held)
+        return trace(search, tensors).graph
+
+    def trace_replacement(
+        self, region: Region, trace: TraceFunction
+    ) -> tuple[Region, dict[tuple[int, str], str]]:
+        """The replacement traced at a region's shapes, as a region, with the places of its scalars."""
+        values = [region.value(node) for node in region.inputs]
+        mode = detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)
+        with mode:
+            fresh = [fake_like(value, str(value.device)) for value in values]
+            graph = _with_numbers(trace(self.replacement(self.scalars), fresh).graph)
+        calls = tuple(node for node in graph.nodes if node.op == "call_function")
+        outputs = next(node for node in graph.nodes if node.op == "output").all_input_nodes
+        whole = Region(tuple(_places(graph)), calls, tuple(outputs))
+        return whole, scalar_places(whole, {**self.scalars, **self.written})
+
+
+def scalar_places(region: Region, scalars: Mapping[str, float]) -> dict[tuple[int, str], str]:
+    """Where the stand-ins of the scalars stand in a trace: (index of the node, argument) -> scalar."""
+    by_value = {single(value): name for name, value in scalars.items()}
+    places = {}
+    for index, node in enumerate(region.nodes):
+        for label, value in operands(node).items():
+            if isinstance(value, int | float) and type(value) is not bool and single(value) in by_value:
+                places[index, label] = by_value[single(value)]
+    return places
+
+
+def single(value: float) -> float:
+    """The number as float32 holds it: a trace has it rounded on one side where the other writes it out."""
+    return float(np.float32(value))
+
+
+def read_variant(
+    pattern: PatternClass, group: str, index: int, trace: TraceFunction, device: str
+) -> OldVariant:
+    """Trace a variant as it is, whatever keeps it from being registered. Raises MisuseError where it cannot be."""
+    scalars = scalars_of(pattern)
+    names = argument_names(pattern)
+    wanted = [name for name in names if name not in scalars]
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        tensors = (fake_like(tensor, device) for tensor in example_inputs(pattern))
+        examples = dict(zip(wanted, tensors, strict=True))
+        try:
+            found = _held_tensors(pattern, [(examples | scalars)[name] for name in names])
+            held = dict(zip(_free_names(names, found), found, strict=True))
+            given = examples | {name: mode.from_tensor(tensor) for name, tensor in held.items()}
+            graph = trace(_lifting(pattern.pattern, names, scalars, held), [*given.values()]).graph
+            new = trace(_lifting(pattern.replacement, names, scalars, held), [*given.values()]).graph
+            new = _with_numbers(new)
+        except CALL_ERRORS as error:
+            what = (str(error).splitlines() or ["?"])[0]
+            raise MisuseError(
+                f"pattern {name_of(pattern)}: cannot be traced ({what}); mend it first"
+            ) from error
+    dropped = _drop_unused(graph, new, given)
+    kept = {name: tensor for name, tensor in given.items() if name not in dropped}
+    order = (*kept, *scalars) if held or dropped else tuple(names)
+    written = _written_numbers(graph, new, [*names, *held], scalars)
+    return OldVariant(pattern, group, index, order, kept, scalars, graph, held, dropped, written)
+
+
+def _with_numbers(graph: torch.fx.Graph) -> torch.fx.Graph:
+    """Write out the fractions that a trace leaves away because they are their op's default."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None:
+            continue
+        free = [a for a in schema.arguments if not a.kwarg_only][len(node.args) :]
+        last = max((i for i, a in enumerate(free) if isinstance(a.default_value, float)), default=-1)
+        if last >= 0 and not node.kwargs:
+            node.args = (*node.args, *(a.default_value for a in free[: last + 1]))
+    return graph
+
+
+def _written_numbers(
+    graph: torch.fx.Graph, new: torch.fx.Graph, names: Sequence[str], scalars: Mapping[str, float]
+) -> dict[str, float]:
+    """Fractions that stand in both traces and are no stand-ins, under free names."""
+
+    def fractions(trace: torch.fx.Graph) -> list[float]:
+        values = [v for n in trace.nodes if n.op == "call_function" for v in operands(n).values()]
+        return [
+            v
+            for v in values
+            if isinstance(v, float) and math.isfinite(v) and v != int(v) and v not in scalars.values()
+        ]
+
+    other = {single(value) for value in fractions(new)}
+    shared = [value for value in dict.fromkeys(fractions(graph)) if single(value) in other]
+    return dict(zip(_free_names([*names, *scalars], shared, "eps"), shared, strict=True))
+
+
+def _drop_unused(
+    graph: torch.fx.Graph, new: torch.fx.Graph, given: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Take the placeholders that neither trace uses out of the search function's; their arguments."""
+    dropped = {}
+    for (name, tensor), node, other in zip(given.items(), _places(graph), _places(new), strict=True):
+        if not node.users and not other.users:
+            graph.erase_node(node)
+            dropped[name] = tensor
+    return dropped
+
+
+def _places(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def _lifting(
+    function: Callable[..., Any],
+    names: Sequence[str],
+    scalars: Mapping[str, Any],
+    held: Mapping[str, torch.Tensor],
+) -> Callable[..., Any]:
+    """A pattern's function over its tensors and the lifted ones, scalars at their stand-ins."""
+    wanted = [*(name for name in names if name not in scalars), *held]
+
+    def search(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(wanted, tensors, strict=True))
+        with _Lifted({id(held[name]): given[name] for name in held}):
+            known = {**given, **scalars}
+            return function(*(known[name] for name in names))
+
+    return search
+
+
+def _free_names(names: Sequence[str], wanted: Sequence[Any], stem: str = "weight") -> Iterator[str]:
+    taken = set(names)
+    for _ in wanted:
+        name, number = stem, 1
+        while name in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name)
+        yield name
+
+
+def _held_tensors(pattern: PatternClass, arguments: Sequence[Any]) -> list[torch.Tensor]:
+    """Real tensors that the search function works with and that nobody gave it, in the order of their use."""
+    with torch.no_grad(), _Held(arguments) as seen:
+        pattern.pattern(*arguments)
+    found: list[torch.Tensor] = seen.found
+    return found
+
+
+class _Held(TorchFunctionMode):
+    """Collects the tensors that appear from nowhere: neither given nor made by a call under the mode."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        super().__init__()
+        self.found: list[torch.Tensor] = []
+        self._known: list[Any] = [*given]
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        tree_map(self._look, (args, kwargs or {}))
+        made = func(*args, **(kwargs or {}))
+        tree_map(self._keep, made)
+        return made
+
+    def _look(self, value: Any) -> None:
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+            return
+        if value.device.type != "meta" and not any(value is known for known in (*self._known, *self.found)):
+            self.found.append(value)
+
+    def _keep(self, value: Any) -> None:
+        self._known.append(value)
+
+
+class _Lifted(TorchFunctionMode):
+    """Puts arguments in the place of the tensors that a pattern holds."""
+
+    def __init__(self, places: Mapping[int, Any]) -> None:
+        super().__init__()
+        self._places = places
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, named = tree_map(lambda value: self._places.get(id(value), value), (args, kwargs or {}))
+        return func(*args, **named)

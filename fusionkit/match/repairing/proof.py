@@ -1,0 +1,197 @@
+"""Hits of pattern groups in a capture's graphs, counted by torch's matcher, and the proof of each one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
+from fusionkit.errors import MisuseError
+from fusionkit.match.matching import device_of
+from fusionkit.match.repairing.region import Region, form_of
+from fusionkit.match.repairing.region_numbers import prove
+from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay
+from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.registering import PatternClass, activations_of, argument_names, name_of
+from fusionkit.passes.session import match_pass_for
+from fusionkit.verdict import Verdict
+
+Candidate = tuple[Region, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One site that a pattern takes. `verdict` and `reason`: of the comparison, None where none was asked for."""
+
+    anchor: str
+    module: str
+    source: str
+    graph: int
+    variant: str
+    verdict: Verdict | None
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "anchor": self.anchor,
+            "module": self.module,
+            "source": self.source,
+            "graph": self.graph,
+            "variant": self.variant,
+            "verdict": None if self.verdict is None else str(self.verdict),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The hits of some groups. `by_name`: the classes that could be registered; `unusable`: why others could not.
+
+    `refused`: variant -> why a site that it matched was not replaced.
+    """
+
+    graphs: Mapping[int, CapturedGraph]
+    hits: tuple[SiteMatch, ...]
+    by_name: Mapping[str, PatternClass]
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many sites are replaced."""
+        return len(self.hits)
+
+    def hits_of(self, pattern: PatternClass) -> int:
+        """How many sites one class takes."""
+        return sum(self.by_name.get(hit.variant) is pattern for hit in self.hits)
+
+    def nodes(self) -> list[list[torch.fx.Node]]:
+        """The nodes of each hit."""
+        return [
+            [node for node in self.graphs[hit.graph_index].nodes if node.name in set(hit.nodes)]
+            for hit in self.hits
+        ]
+
+    def prove(
+        self, seed: int, variants: set[str], entries: Mapping[torch.fx.Node, Candidate] | None = None
+    ) -> list[Hit]:
+        """Every hit, those of the named variants compared; sites that compute the same are compared once.
+
+        `entries`: last node of a site -> the region and what a graph entry puts in its place.
+        """
+        known: dict[Any, tuple[Verdict, str]] = {}
+        hits = []
+        for hit in self.hits:
+            if hit.variant not in variants:
+                hits.append(_told(hit))
+            elif hit.variant in self.by_name:
+                hits.append(self._proven(hit, seed, known))
+            else:
+                hits.append(self._entry_proven(hit, seed, entries or {}))
+        return hits
+
+    def _entry_proven(self, hit: SiteMatch, seed: int, entries: Mapping[torch.fx.Node, Candidate]) -> Hit:
+        graph = self.graphs[hit.graph_index].module.graph
+        for node, (region, candidate) in entries.items():
+            if node.graph is graph and node.name == hit.anchor:
+                try:
+                    replay = prove(region, candidate, seed=seed, name=f"{hit.variant}:{hit.anchor}")
+                except (*CALL_ERRORS, MisuseError) as error:
+                    return _told(hit, Verdict.FAIL, f"the replacement raised {error}")
+                return _told(hit, replay.verdict, replay.reason)
+        return _told(hit, Verdict.INCONCLUSIVE, "this site was not written from")
+
+    def _proven(self, hit: SiteMatch, seed: int, known: dict[Any, tuple[Verdict, str]]) -> Hit:
+        pattern = self.by_name[hit.variant]
+        names = [name for name in argument_names(pattern) if isinstance(hit.arguments[name], dict)]
+        literals = {name: value for name, value in hit.arguments.items() if name not in names}
+        by_name = {node.name: node for node in self.graphs[hit.graph_index].nodes}
+        region = _region_of(hit, [by_name[hit.arguments[name]["node"]] for name in names], by_name)
+        key = (hit.variant, form_of(region), _numbers(region), str(literals))
+        if key not in known:
+            replay = _compare(pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}")
+            known[key] = (replay.verdict, replay.reason) if isinstance(replay, SiteReplay) else replay
+        return _told(hit, *known[key])
+
+
+def match_groups(
+    capture: Capture, graphs: Sequence[CapturedGraph], groups: Mapping[str, Sequence[PatternClass]]
+) -> Matched:
+    """Match the groups in copies of the graphs, in order; a class that cannot be registered is left out."""
+    device = device_of(graphs)
+    unusable: dict[str, str] = {}
+    try:
+        matcher = match_pass_for(groups, capture.decompositions, device)
+    except MisuseError:
+        usable: dict[str, list[PatternClass]] = {group: [] for group in groups}
+        for group, classes in groups.items():
+            for pattern in classes:
+                try:
+                    match_pass_for({group: [pattern]}, capture.decompositions, device)
+                    usable[group].append(pattern)
+                except MisuseError as error:
+                    unusable[name_of(pattern)] = str(error)
+        groups = usable
+        matcher = match_pass_for(groups, capture.decompositions, device)
+    found = [
+        match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
+    ]
+    hits = [match for match in found if match.status == "hit"]
+    refused = {match.variant: str(match.reason) for match in found if match.status != "hit"}
+    by_name = {name_of(pattern): pattern for classes in groups.values() for pattern in classes}
+    return Matched({graph.key.index: graph for graph in graphs}, tuple(hits), by_name, unusable, refused)
+
+
+def _region_of(hit: SiteMatch, inputs: list[torch.fx.Node], by_name: Mapping[str, torch.fx.Node]) -> Region:
+    nodes = [by_name[name] for name in hit.nodes]
+    order = {node: index for index, node in enumerate(by_name.values())}
+    nodes.sort(key=lambda node: order[node])
+    inside = set(nodes)
+    outputs = [node for node in nodes if not node.users or any(user not in inside for user in node.users)]
+    return Region(tuple(inputs), tuple(node for node in nodes if node not in inputs), tuple(outputs))
+
+
+def _compare(
+    pattern: PatternClass,
+    region: Region,
+    names: Sequence[str],
+    literals: Mapping[str, Any],
+    seed: int,
+    name: str,
+) -> SiteReplay | tuple[Verdict, str]:
+    def replacement(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(names, tensors, strict=True)) | dict(literals)
+        return pattern.replacement(*(given[argument] for argument in argument_names(pattern)))
+
+    eps = literals.get("eps")
+    drawn = activations_of(pattern)
+    floating = [region.value(node).is_floating_point() for node in region.inputs]
+    try:
+        return prove(
+            region,
+            replacement,
+            eps=float(eps) if isinstance(eps, int | float) else None,
+            activations=[i for i, argument in enumerate(names) if argument in drawn and floating[i]],
+            seed=seed,
+            name=name,
+        )
+    except MisuseError as error:
+        return Verdict.INCONCLUSIVE, str(error)
+    except CALL_ERRORS as error:
+        return Verdict.FAIL, f"the replacement raised {(str(error).splitlines() or ['?'])[0]}"
+
+
+def _numbers(region: Region) -> tuple[Any, ...]:
+    """The literals, and the shapes, strides and dtypes of the inputs: what the computation depends on."""
+    literals = [str([a for a in node.args if not isinstance(a, torch.fx.Node)]) for node in region.nodes]
+    values = [region.value(node) for node in region.inputs]
+    return (*literals, *((tuple(v.shape), v.stride(), v.dtype) for v in values))
+
+
+def _told(hit: SiteMatch, verdict: Verdict | None = None, reason: str = "") -> Hit:
+    return Hit(hit.anchor, hit.module, hit.source, hit.graph_index, hit.variant, verdict, reason)

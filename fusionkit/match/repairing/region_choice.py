@@ -1,0 +1,90 @@
+"""Regions as a user chooses them: by node names, or by source lines of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch.fx
+
+from fusionkit.capture.graphs import CapturedGraph
+from fusionkit.capture.sources import module_path
+from fusionkit.errors import MisuseError
+from fusionkit.match.repairing.region import Region, region_of_nodes
+from fusionkit.subjects.places import short_path
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def region_of_names(graph: CapturedGraph, names: Sequence[str]) -> Region:
+    """The region of the named nodes. Raises MisuseError for a name that the graph does not have."""
+    by_name = {node.name: node for node in graph.nodes}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise MisuseError(
+            f"node '{unknown[0]}' is not in graph {graph.key.index}; give node names of `fusionkit capture`"
+        )
+    return region_of_nodes(by_name[name] for name in names)
+
+
+def regions_of_lines(graph: CapturedGraph, lines: str) -> list[Region]:
+    """One region for each time that the source lines `file:first-last` (or `file:line`) ran, in graph order.
+
+    A node belongs to the lines if any frame of its recorded stack lies in them. Nodes of one run hang together
+    and were made by one module. Raises MisuseError when no node comes from these lines.
+    """
+    file, first, last = parse_lines(lines)
+    chosen = [node for node in graph.nodes if node.op == "call_function" and _ran_at(node, file, first, last)]
+    if not chosen:
+        raise MisuseError(f"no node of graph {graph.key.index} comes from {lines}; see the sources in a dump")
+    return [region_of_nodes(part) for part in _runs(chosen)]
+
+
+def module_chain(graph: CapturedGraph, anchor: torch.fx.Node) -> list[torch.fx.Node]:
+    """The connected calls of the anchor's module up to and including the last one that depends on the anchor."""
+    module = module_path(anchor)
+    own = [node for node in graph.nodes if node.op == "call_function" and module_path(node) == module]
+    after = {anchor}
+    for node in own:
+        if any(operand in after for operand in node.all_input_nodes):
+            after.add(node)
+    ends = [node for node in own if node in after and not any(user in after for user in node.users)]
+    before = {ends[0]}
+    for node in reversed(own):
+        if any(user in before for user in node.users):
+            before.add(node)
+    return [node for node in own if node in before]
+
+
+def parse_lines(text: str) -> tuple[str, int, int]:
+    """`file:10-20` as file, first and last line. Raises MisuseError for another form."""
+    found = re.fullmatch(r"(.+):(\d+)(?:-(\d+))?", text)
+    if found is None or int(found[3] or found[2]) < int(found[2]):
+        raise MisuseError(f"'{text}' is no line range; write file.py:10-20")
+    return found[1], int(found[2]), int(found[3] or found[2])
+
+
+def _ran_at(node: torch.fx.Node, file: str, first: int, last: int) -> bool:
+    for name, line in _FRAME.findall(node.meta.get("stack_trace") or ""):
+        path = short_path(name)
+        if first <= int(line) <= last and (path == file or path.endswith(f"/{file}") or name == file):
+            return True
+    return False
+
+
+def _runs(chosen: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
+    """The chosen nodes in groups that hang together within one module (or one below the other)."""
+    group = {node: {node} for node in chosen}
+    for node in chosen:
+        for operand in node.all_input_nodes:
+            if operand in group and _one_module(node, operand) and group[operand] is not group[node]:
+                joined = group[operand] | group[node]
+                for member in joined:
+                    group[member] = joined
+    parts = dict.fromkeys(id(group[node]) for node in chosen)
+    return [[node for node in chosen if id(group[node]) == part] for part in parts]
+
+
+def _one_module(a: torch.fx.Node, b: torch.fx.Node) -> bool:
+    one, other = module_path(a), module_path(b)
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.") or "" in (one, other)

@@ -1,0 +1,129 @@
+"""What a region computes, on random inputs of its own shapes: a first look, and the proof against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils._pytree import tree_leaves, tree_map
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.repairing.region import Region, is_number
+from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay, replay_site
+from fusionkit.numeric.samples import random_like
+
+_CLOSE = 0.05  # relative error that two roundings of one computation in bfloat16 stay well below
+
+
+def region_function(region: Region, *, cast_to: torch.dtype | None = None) -> Callable[..., Any]:
+    """The region's own nodes as a function of its inputs, to be run on CPU tensors.
+
+    `cast_to`: the dtype that a single output is cast to behind the region. Raises MisuseError when a size of the
+    region is symbolic: then there is nothing to run.
+    """
+    for node in region.nodes:
+        symbolic = next((operand for operand in node.all_input_nodes if is_number(operand)), None)
+        if symbolic is not None:
+            raise MisuseError(f"size '{symbolic.name}' is symbolic; capture with fixed sizes to run the site")
+
+    def run(*tensors: torch.Tensor) -> Any:
+        values: dict[torch.fx.Node, Any] = dict(zip(region.inputs, tensors, strict=True))
+
+        def value(item: Any) -> Any:
+            if isinstance(item, torch.fx.Node):
+                return values[item]
+            return torch.device("cpu") if isinstance(item, torch.device) else item
+
+        for node in region.nodes:
+            target: Any = node.target
+            values[node] = target(*tree_map(value, node.args), **tree_map(value, node.kwargs))
+        results = [values[node] for node in region.outputs]
+        if cast_to is not None and len(results) == 1:
+            results = [results[0].to(cast_to)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return run
+
+
+def random_inputs(region: Region, seed: int) -> list[torch.Tensor]:
+    """CPU tensors of the inputs' sizes, strides and dtypes: normal values; vectors as gains away from 0 and 1."""
+    generator = torch.Generator().manual_seed(seed)
+    return [_draw(region.value(node), generator) for node in region.inputs]
+
+
+def plausible(region: Region, candidate: Callable[..., Any], seed: int = 0) -> bool:
+    """Whether `candidate`, on the region's inputs, gives about what the region gives: a sieve, no proof."""
+    try:
+        inputs = random_inputs(region, seed)
+        with torch.no_grad():
+            actual = _tensors(candidate(*inputs))
+            if [a.shape for a in actual] != [region.value(node).shape for node in region.outputs]:
+                return False
+            expected = _tensors(region_function(region)(*inputs))
+    except (*CALL_ERRORS, NotImplementedError):
+        return False
+    if not expected or len(expected) != len(actual):
+        return False
+    return all(_close(a, b) for a, b in zip(expected, actual, strict=True))
+
+
+def prove(
+    region: Region,
+    candidate: Callable[..., Any],
+    *,
+    eps: float | None = None,
+    activations: Sequence[int] | None = None,
+    seed: int = 0,
+    name: str = "site",
+) -> SiteReplay:
+    """`candidate` against the region's own nodes and their float64 reference, at the region's shapes.
+
+    Where the candidate gives another dtype and everything behind the region casts to it, that cast counts as
+    part of the region. Raises what the candidate raises on the first call.
+    """
+    inputs = random_inputs(region, seed)
+    with torch.no_grad():
+        made = _tensors(candidate(*inputs))
+    own = region.value(region.outputs[0]).dtype
+    cast_to = made[0].dtype if len(region.outputs) == 1 and made and made[0].dtype != own else None
+    return replay_site(
+        region_function(region, cast_to=cast_to),
+        candidate,
+        inputs,
+        eps=eps,
+        seed=seed,
+        activations=activations,
+        name=name,
+    )
+
+
+def _draw(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    sizes = [*value.shape, *value.stride()]
+    if not all(type(size) is int for size in sizes):
+        raise MisuseError(
+            f"a size of {list(value.shape)} is symbolic; capture with fixed sizes to run the site"
+        )
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    if not value.is_floating_point():
+        return like.zero_()
+    drawn = random_like(like, 1.0, generator)
+    if value.dim() == 1:
+        sign = torch.where(torch.rand(drawn.shape, generator=generator) < 0.5, -1.0, 1.0)
+        drawn = (sign * (1.5 + 0.25 * drawn.float().clamp(-2, 2))).to(value.dtype)
+    return drawn
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _close(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    if expected.shape != actual.shape:
+        return False
+    a, b = expected.double(), actual.double()
+    if not (bool(a.isfinite().all()) and bool(b.isfinite().all())):
+        return False
+    scale = float(a.norm())
+    return float((a - b).norm()) <= _CLOSE * scale if scale else not bool(b.any())

@@ -1,0 +1,204 @@
+"""Repair a pattern that misses sites: a new file, its variants written from the graph, proven to hit and to be right."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusionkit.capture.aot import decomposition_table
+from fusionkit.capture.graphs import Capture
+from fusionkit.config import CompilationConfig
+from fusionkit.errors import MisuseError
+from fusionkit.match.matching import device_of
+from fusionkit.match.repairing.forms import Form, find_forms
+from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
+from fusionkit.match.repairing.old_variants import OldVariant, read_variant
+from fusionkit.match.repairing.proof import Hit, Matched, match_groups
+from fusionkit.match.repairing.source import PatternSource, groups_of_file, read_source
+from fusionkit.match.repairing.writing import parts_to_write
+from fusionkit.match.repairing.writing_sizes import UnexplainedError
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.store import write_text
+from fusionkit.verdict import Verdict
+
+SCHEMA = "fusionkit.repair/1"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """`before` and `after`: hits with the old and the new file, counted by torch's matcher on the same graphs.
+
+    `sites`: every hit of the new file. `edits`: variant -> what was changed in it. `text`: the new file, None
+    unless `offered`; `reason` says why or why not.
+    """
+
+    pattern: str
+    before: int
+    after: int
+    sites: tuple[Hit, ...]
+    edits: dict[str, tuple[str, ...]]
+    text: str | None
+    offered: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        """Whether a repair is offered."""
+        return self.offered
+
+    def to_dict(self) -> dict[str, Any]:
+        """The repair JSON."""
+        return {
+            "schema": SCHEMA,
+            "pattern": self.pattern,
+            "before": self.before,
+            "after": self.after,
+            "sites": [site.to_dict() for site in self.sites],
+            "edits": {name: list(lines) for name, lines in self.edits.items()},
+            "offered": self.offered,
+            "reason": self.reason,
+            "text": self.text,
+        }
+
+    def write(self, out: Path) -> Path:
+        """Write the new file. Raises MisuseError when no repair is offered, or something stands at `out`."""
+        if self.text is None:
+            raise MisuseError(f"no repair of {self.pattern} is offered: {self.reason}")
+        if out.exists():
+            raise MisuseError(f"{out}: exists already and is never overwritten; give another --out")
+        return write_text(out, self.text)
+
+
+def repair(
+    capture: Capture, pattern: str | Path, *, config: CompilationConfig | None = None, seed: int = 0
+) -> RepairReport:
+    """Write variants of `pattern` (a kit name or a pattern file's path) for the sites of `capture` that it misses.
+
+    Nothing is compiled, and the old file stays as it is. The graphs are those of `config`'s window. The new file
+    is offered only if torch's matcher counts more hits with it and every new hit's replacement is equal to the
+    site's own nodes, on random inputs of the site's shapes, within the kit's tolerance of their float64
+    reference. Raises MisuseError for a pattern that does not exist or load, or a capture without such a window.
+    """
+    use_target(current_target() or "cpu")
+    window = (config or CompilationConfig()).window
+    graphs = capture.in_window(window)
+    if not graphs:
+        raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
+    return _Repair(capture, read_source(pattern), window, seed).run()
+
+
+class _Repair:
+    def __init__(self, capture: Capture, source: PatternSource, window: str, seed: int) -> None:
+        self.capture = capture
+        self.source = source
+        self.graphs = capture.in_window(window)
+        self.seed = seed
+        self.device = device_of(self.graphs)
+        self.trace: TraceFunction = make_tracer(decomposition_table(capture.decompositions))
+
+    def run(self) -> RepairReport:
+        before = match_groups(self.capture, self.graphs, self.source.groups)
+        variants, untraceable = self.old_variants()
+        taken = {node for hit in before.nodes() for node in hit}
+        forms = find_forms(variants, [graph.module.graph for graph in self.graphs], taken, self.trace)
+        written = self.write(forms)
+        if not written:
+            return self.refused(before, self.nothing_found(before, forms, untraceable))
+        return self.judge(before, written)
+
+    def old_variants(self) -> tuple[list[OldVariant], list[str]]:
+        found, failed = [], []
+        for group, classes in self.source.groups.items():
+            for index, pattern in enumerate(classes):
+                try:
+                    found.append(read_variant(pattern, group, index, self.trace, self.device))
+                except MisuseError as error:
+                    failed.append(str(error))
+        return found, failed
+
+    def write(self, forms: Sequence[Form]) -> list[NewVariant]:
+        """One class per form, more where a size varies, a graph entry where it takes too many values for that."""
+        written: list[NewVariant] = []
+        for form in forms:
+            if not form.regions:
+                continue
+            number = len(written) + 1
+            try:
+                parts = parts_to_write(form.regions, form.variant.tensors, form.fit.scalars)
+            except UnexplainedError:
+                written.append(write_entry_variant(form.fit, form.regions, form.variant, number, form.edits))
+                continue
+            written += [
+                write_variant(form.fit, part, form.variant, number + index, form.edits, self.trace)
+                for index, part in enumerate(parts)
+            ]
+        return written
+
+    def judge(self, before: Matched, written: list[NewVariant]) -> RepairReport:
+        """Load what was written, match, prove each new hit; leave out what gains nothing or is wrong."""
+        wrong, refused = "", ""
+        for _ in range(3):
+            text = self.text(before, written)
+            after = self.match(text)
+            entries = {
+                region.outputs[0]: (region, variant.old.replacement(variant.values_at(region)))
+                for variant in written
+                if variant.entry
+                for region in variant.regions
+            }
+            hits = after.prove(self.seed, {variant.name for variant in written}, entries)
+            bad = {hit.variant: hit.reason for hit in hits if hit.verdict not in (None, Verdict.PASS)}
+            idle = {variant.name for variant in written} - {hit.variant for hit in hits}
+            if not bad and not idle:
+                break
+            wrong = next(iter(bad.values()), wrong)
+            refused = next((after.refused[name] for name in idle if name in after.refused), refused)
+            written = [variant for variant in written if variant.name not in {*bad, *idle}]
+            if not written:
+                return self.refused(before, _why_dropped(wrong, refused))
+        if bad or len(hits) <= before.count:
+            return self.refused(before, f"hits would go from {before.count} to {len(hits)}")
+        edits = {variant.name: variant.edits for variant in written}
+        told = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
+        return RepairReport(self.source.label, before.count, len(hits), tuple(hits), edits, text, True, told)
+
+    def text(self, before: Matched, written: Sequence[NewVariant]) -> str:
+        kept = {
+            group: [i for i, pattern in enumerate(classes) if before.hits_of(pattern)]
+            for group, classes in self.source.groups.items()
+        }
+        return write_file(self.source.text, kept, written, self.capture.subject)
+
+    def match(self, text: str) -> Matched:
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_text(Path(folder) / self.source.file_name, text)
+            return match_groups(self.capture, self.graphs, groups_of_file(path, with_entries=True))
+
+    def refused(self, before: Matched, reason: str) -> RepairReport:
+        hits = tuple(before.prove(self.seed, set()))
+        return RepairReport(self.source.label, before.count, before.count, hits, {}, None, False, reason)
+
+    def nothing_found(self, before: Matched, forms: Sequence[Form], untraceable: Sequence[str]) -> str:
+        leaking = [region for form in forms for region in form.leaking]
+        if leaking:
+            node = leaking[0].leaks[0]
+            return (
+                f"extra_user: {len(leaking)} sites have an inner node that is used elsewhere too ('{node.name}');"
+                " end the pattern before it, or give the value back as an output"
+            )
+        if untraceable:
+            return untraceable[0]
+        more = f"{before.count} sites hit already, and no other place" if before.count else "no place"
+        return f"{more} of this graph computes what the replacement gives; nothing to write from"
+
+
+def _why_dropped(wrong: str, refused: str) -> str:
+    """Why no variant that was written is left."""
+    if wrong:
+        return f"the written variants break numerics: {wrong}"
+    if refused:
+        return f"extra_check: the written variants match, but the replacement does not fit: {refused}"
+    return "the written variants hit nothing; `fusionkit explain` tells what keeps the matcher away"

@@ -1,0 +1,131 @@
+"""Write a pattern file from chosen sites of a graph: inputs at the true entry, literals as they stand, hits counted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.errors import MisuseError
+from fusionkit.match.repairing.proof import match_groups
+from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
+from fusionkit.match.repairing.region_choice import module_chain, region_of_names, regions_of_lines
+from fusionkit.match.repairing.source import groups_of_file
+from fusionkit.match.repairing.synthesis_ops import take_op
+from fusionkit.match.repairing.synthesis_writing import WrittenForm, write_forms, write_group
+from fusionkit.npu.target import current_target, use_target
+from fusionkit.patterns.naming import FusionNames
+from fusionkit.store import write_text
+
+SCHEMA = "fusionkit.synthesize/1"
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisReport:
+    """`sites`: regions of the chosen forms in the graphs; `hits`: how many the file takes, by torch's matcher.
+
+    `taken`: for each class the fused op of its replacement with the error that was measured, or None: then the
+    replacement repeats the search part and is the user's to write.
+    """
+
+    name: str
+    sites: int
+    hits: int
+    taken: tuple[tuple[str, str | None], ...]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The synthesize JSON."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "sites": self.sites,
+            "hits": self.hits,
+            "replacements": [{"class": cls, "taken": told} for cls, told in self.taken],
+            "text": self.text,
+        }
+
+    def write(self, out: Path) -> Path:
+        """Write the file. Raises MisuseError when something stands at `out` already."""
+        if out.exists():
+            raise MisuseError(f"{out}: exists already and is never overwritten; give another --out")
+        return write_text(out, self.text)
+
+
+def synthesize(
+    capture: Capture,
+    name: str,
+    *,
+    nodes: Sequence[str] = (),
+    lines: str | None = None,
+    window: str = "before-freezing",
+) -> SynthesisReport:
+    """Write a pattern file named `name` for the chosen `nodes`, or for the source `lines` (`file.py:10-20`) of the model.
+
+    Every other site of the same form is found and fitted too. Sites of different forms give one class each. A
+    replacement is taken from a fused op only if that is equal on target cpu (see synthesis_ops). Raises
+    MisuseError when nothing or both is chosen, for an unknown node, or for a size that nothing explains.
+    """
+    use_target(current_target() or "cpu")
+    if bool(nodes) == bool(lines):
+        raise MisuseError("synthesize needs the sites: either --nodes a,b,c or --lines file.py:10-20")
+    graphs = capture.in_window(window)
+    if not graphs:
+        raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
+    names = FusionNames(name)
+    forms: list[WrittenForm] = []
+    for found in _forms(capture, window, nodes, lines):
+        forms += write_forms(found, names, len(forms) + 1, take_op(found[0]))
+    text = write_group(forms, names, capture.subject)
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_text(Path(folder) / names.file, text)
+        hits = match_groups(capture, graphs, groups_of_file(path)).count
+    return SynthesisReport(
+        name, sum(len(form.regions) for form in forms), hits, tuple(map(_told, forms)), text
+    )
+
+
+def _forms(capture: Capture, window: str, nodes: Sequence[str], lines: str | None) -> list[list[Region]]:
+    """The regions of each chosen form, in every graph of the window."""
+    graphs = capture.in_window(window)
+    chosen: list[Region] = []
+    problem: MisuseError | None = None
+    for graph in graphs:
+        try:
+            chosen += [region_of_names(graph, nodes)] if lines is None else regions_of_lines(graph, lines)
+        except MisuseError as error:
+            problem = problem or error
+    if not chosen and problem is not None:
+        raise problem
+    forms: dict[Any, list[Region]] = {}
+    for region in chosen:
+        if form_of(region) not in forms:
+            same = regions_like(region, [graph.module.graph for graph in graphs])
+            forms[form_of(region)] = [item for item in same if not item.leaks] or [region]
+    return list(forms.values())
+
+
+def draft_pattern(graph: CapturedGraph, anchor: str, *, model: str, op: str) -> str:
+    """Source of a pattern file for the chain around node `anchor`, its replacement taken from a fused op if one is equal.
+
+    The chain: every call that the anchor's own module made, from which the anchor is reached, and that is
+    reached from it. Values from outside it become arguments. Raises MisuseError for an unknown node.
+    """
+    use_target(current_target() or "cpu")
+    by_name = {node.name: node for node in graph.nodes}
+    if anchor not in by_name:
+        raise MisuseError(f"node '{anchor}' is not in the graph; give a node name of the dump")
+    names = FusionNames(f"{model}_{op}".replace("-", "_").lower())
+    chain = module_chain(graph, by_name[anchor])
+    outside = dict.fromkeys(o for node in chain for o in node.all_input_nodes if o not in set(chain))
+    region = Region(tuple(node for node in outside if not is_number(node)), tuple(chain), (chain[-1],))
+    return write_group(write_forms([region], names, 1, take_op(region)), names, model)
+
+
+def _told(form: WrittenForm) -> tuple[str, str | None]:
+    if form.taken is None:
+        return form.cls, None
+    return form.cls, f"{form.taken.form.op}, equal on target cpu: {form.taken.error}"

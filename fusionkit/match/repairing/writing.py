@@ -1,0 +1,211 @@
+"""Source of a pattern's body, written from one or several regions of one form: straight-line aten calls."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.ops import packet
+from fusionkit.match.repairing.region import Region, is_number
+from fusionkit.match.repairing.writing_sizes import Place, Sizes, UnexplainedError, write_dim, write_size
+
+Node = torch.fx.Node
+_DIMS = frozenset({"dim", "dims", "dim0", "dim1", "start_dim", "end_dim"})
+_SIZES = frozenset(
+    {"size", "shape", "split_size", "split_sizes", "repeats", "start", "end", "normalized_shape", "length"}
+)
+_WIDTH = 92
+_MOST_PARTS = 6  # variants that are written for one form because a size only varies
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """`lines`: the statements, the last one returns. `used`: the arguments that occur in them."""
+
+    lines: tuple[str, ...]
+    used: frozenset[str]
+
+    def indented(self, spaces: int) -> str:
+        """The statements as the body of a function."""
+        return "\n".join(" " * spaces + line for line in self.lines)
+
+
+def write_body(
+    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str] | None = None
+) -> Body:
+    """The body of a function of `names` (one for each input) that computes what the regions compute.
+
+    The regions are of one form and their nodes stand in one order (as `regions_like` gives them). Literals stand
+    as in the graph; a dim is computed from the rank where the sites' ranks differ; a size is computed from the
+    inputs wherever that is right at every site. `scalars`: (index of a node, argument of its op) -> the
+    parameter that stands there. Raises UnexplainedError for a number that differs between the sites and that
+    nothing explains.
+    """
+    return _Writer(regions, names, scalars or {}).write()
+
+
+def parts_to_write(
+    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str] | None = None
+) -> list[list[Region]]:
+    """The regions parted so that each part can be written: by the value of a size that no input explains.
+
+    Raises UnexplainedError where that would be more than a handful of parts.
+    """
+    pending, done = [list(regions)] if regions else [], list[list[Region]]()
+    while pending:
+        part = pending.pop(0)
+        try:
+            write_body(part, names, scalars)
+            done.append(part)
+        except UnexplainedError as error:
+            by_value: dict[str, list[Region]] = {}
+            for region in part:
+                by_value.setdefault(error.value_in(region.nodes, part[0].nodes), []).append(region)
+            if len(by_value) < 2 or len(by_value) + len(done) + len(pending) > _MOST_PARTS:
+                raise
+            pending += by_value.values()
+    return done
+
+
+class _Writer:
+    def __init__(
+        self, regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str]
+    ) -> None:
+        self.regions = regions
+        self.names = list(names)
+        self.scalars = scalars
+        first = regions[0]
+        self.local: dict[Node, str] = dict(zip(first.inputs, names, strict=True))
+        self.used: set[str] = set()
+        self.sizes = Sizes(
+            [
+                (name, [region.value(region.inputs[i]).shape for region in regions])
+                for i, name in enumerate(names)
+            ]
+        )
+
+    def write(self) -> Body:
+        lines: list[str] = []
+        for index, node in enumerate(self.regions[0].nodes):
+            call = self.call(index, node)
+            self.local[node] = self.fresh(node)
+            lines += _wrapped(f"{self.local[node]} = ", *call)
+        outputs = [self.local[node] for node in self.regions[0].outputs]
+        lines.append(f"return {', '.join(outputs)}")
+        return Body(tuple(lines), frozenset(self.used))
+
+    def fresh(self, node: Node) -> str:
+        """A local name from the op's own, numbered where it is taken."""
+        stem = packet(node).rpartition(".")[2].strip("_") or "value"
+        taken = {*self.local.values(), *self.names, *self.scalars.values(), "torch"}
+        if keyword.iskeyword(stem) or not stem.isidentifier():
+            stem = "value"
+        number = 1
+        name = stem
+        while name in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+    def call(self, index: int, node: Node) -> tuple[str, list[str], str]:
+        """The call's head, arguments and tail."""
+        nodes = [region.nodes[index] for region in self.regions]
+        schema = getattr(node.target, "_schema", None)
+        arguments = []
+        for position in range(len(node.args)):
+            label = schema.arguments[position].name if schema is not None else str(position)
+            arguments.append(self.argument(index, nodes, label, [n.args[position] for n in nodes]))
+        for key in node.kwargs:
+            arguments.append(f"{key}={self.argument(index, nodes, key, [n.kwargs[key] for n in nodes])}")
+        if node.target is operator.getitem:
+            return f"{arguments[0]}[{arguments[1]}]", [], ""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise MisuseError(
+                f"node '{node.name}' calls {node.target}, which a pattern cannot hold; leave it out"
+            )
+        return f"torch.ops.{node.target}(", arguments, ")"
+
+    def argument(self, index: int, nodes: list[Node], label: str, values: list[Any]) -> str:
+        if (index, label) in self.scalars:
+            self.used.add(self.scalars[index, label])
+            return self.scalars[index, label]
+        return self.literal(nodes, label, values, None)
+
+    def literal(self, nodes: list[Node], label: str, values: list[Any], position: int | None) -> str:
+        first = values[0]
+        if isinstance(first, Node) and not is_number(first):
+            if first in self.regions[0].inputs:
+                self.used.add(self.local[first])
+            return self.local[first]
+        if isinstance(first, list | tuple):
+            columns = [[value[i] for value in values] for i in range(len(first))]
+            inner = [self.literal(nodes, label, column, i) for i, column in enumerate(columns)]
+            return f"[{', '.join(inner)}]"
+        if isinstance(first, torch.dtype):
+            return self.dtype(first)
+        if isinstance(first, torch.device):
+            return self.device(values)
+        if isinstance(first, bool | str | None | torch.layout | torch.memory_format):
+            return repr(first)
+        return self.number(nodes, label, values, position)
+
+    def number(self, nodes: list[Node], label: str, values: list[Any], position: int | None) -> str:
+        """An int or float; values of symbolic sizes stand for themselves."""
+        numbers = [value.meta["val"] if isinstance(value, Node) else value for value in values]
+        place = self.place(nodes, label, position)
+        alike = all(type(n) is type(numbers[0]) and str(n) == str(numbers[0]) for n in numbers)
+        if label in _DIMS and place is not None:
+            return write_dim(numbers, place)
+        if place is not None and not isinstance(numbers[0], float) and (label in _SIZES or not alike):
+            return write_size(numbers, place, self.sizes)
+        if not alike:
+            raise UnexplainedError(nodes[0].name, label, numbers)
+        if isinstance(numbers[0], float) and not math.isfinite(numbers[0]):
+            return f'float("{numbers[0]}")'
+        return repr(numbers[0])
+
+    def place(self, nodes: list[Node], label: str, position: int | None) -> Place | None:
+        """Where a number stands: the first tensor that its op is called with, at every site."""
+        operand = next((arg for arg in nodes[0].all_input_nodes if not is_number(arg)), None)
+        if operand is None or not isinstance(operand.meta.get("val"), torch.Tensor):
+            return None
+        which = list(nodes[0].all_input_nodes).index(operand)
+        shapes = [node.all_input_nodes[which].meta["val"].shape for node in nodes]
+        dim: Any = None
+        schema = getattr(nodes[0].target, "_schema", None)
+        if schema is not None:
+            named: dict[str, Any] = {a.name: v for a, v in zip(schema.arguments, nodes[0].args, strict=False)}
+            dim = named.get("dim")
+        return Place(
+            nodes[0].name, label, self.local[operand], shapes, position, dim if isinstance(dim, int) else None
+        )
+
+    def dtype(self, dtype: torch.dtype) -> str:
+        """The first input of this dtype names it, unless it is float32 (which forms cast to, whatever comes in)."""
+        for name, node in zip(self.names, self.regions[0].inputs, strict=True):
+            if dtype is not torch.float32 and self.regions[0].value(node).dtype == dtype:
+                return f"{name}.dtype"
+        return repr(dtype)
+
+    def device(self, values: list[Any]) -> str:
+        """The first input's device where it is that at every site."""
+        inputs = [region.value(region.inputs[0]).device for region in self.regions if region.inputs]
+        if len(inputs) == len(values) and all(a == b for a, b in zip(inputs, values, strict=True)):
+            return f"{self.names[0]}.device"
+        return f"torch.device({str(values[0])!r})"
+
+
+def _wrapped(start: str, head: str, arguments: list[str], tail: str) -> list[str]:
+    """One statement, its arguments one per line where it is long."""
+    line = f"{start}{head}{', '.join(arguments)}{tail}"
+    if len(line) <= _WIDTH or not arguments:
+        return [line]
+    return [f"{start}{head}", *(f"    {argument}," for argument in arguments), tail]

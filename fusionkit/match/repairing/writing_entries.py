@@ -1,0 +1,171 @@
+"""Source of a graph entry for a form with sizes that only vary: the sizes are ignored, what must agree is checked."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from fusionkit.errors import MisuseError
+from fusionkit.match.ops import packet
+from fusionkit.match.repairing.region import Region, is_number
+
+Node = torch.fx.Node
+_TEMPLATE = '''def register_{name}_graph_entries(pattern_pass):
+    """{told}"""
+{imports}
+
+{tree}
+
+    def operands_of(root):
+        """What the replacement is given, walked to from the site's end; None where the site is another one."""
+{walk}
+
+    def fits(match):
+        return operands_of(match.output_node()) is not None
+
+    @register_graph_pattern({root}, extra_check=fits, pass_dict=pattern_pass)
+    def {name}(match, *operands):
+        match.replace_by_example({replacement}, operands_of(match.output_node()))
+'''
+
+
+def write_entry(
+    regions: Sequence[Region],
+    arguments: Sequence[int | tuple[int, str]],
+    *,
+    name: str,
+    told: str,
+    replacement: str,
+) -> str:
+    """The function `register_{name}_graph_entries(pattern_pass)` for regions of one form with a single output.
+
+    `arguments`: what `replacement`, an expression, is called with, in order: an input by its number, or a number of
+    the graph by (index of its node, argument of the op). Raises MisuseError for several outputs.
+    """
+    if len(regions[0].outputs) != 1:
+        raise MisuseError("a graph entry gives one output; write a pattern for a site with several")
+    writer = _Entry(regions)
+    given = [
+        writer.inputs[regions[0].inputs[item]] if isinstance(item, int) else writer.number(*item)
+        for item in arguments
+    ]
+    walk = [*writer.walk(), f"return [{', '.join(given)}]"]
+    tree = [*writer.tree()]
+    return _TEMPLATE.format(
+        name=name,
+        imports=_imports(tree),
+        told=told,
+        tree="\n".join(f"    {line}" for line in tree),
+        walk="\n".join(f"        {line}" for line in walk),
+        root=f"{writer.local[regions[0].outputs[0]]}_tree",
+        replacement=replacement,
+    )
+
+
+class _Entry:
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self.regions = regions
+        first = regions[0]
+        self.inputs = {node: f"input_{index}" for index, node in enumerate(first.inputs)}
+        self.local = {node: f"node_{index}_{_stem(node)}" for index, node in enumerate(first.nodes)}
+
+    def tree(self) -> Iterator[str]:
+        """One pattern object per node; a node that is used twice is one object."""
+        first = self.regions[0]
+        for index, node in enumerate(first.nodes):
+            arguments = [
+                self.leaf(item, lambda region, i=index, p=position: region.nodes[i].args[p])  # type: ignore[misc]
+                for position, item in enumerate(node.args)
+            ]
+            users = "" if len(node.users) == 1 or node in first.outputs else ", _users=MULTIPLE"
+            target = f"torch.ops.{node.target}"
+            if node.target is operator.getitem:
+                target = "getitem"
+            elif not isinstance(node.target, torch._ops.OpOverload):
+                raise MisuseError(f"node '{node.name}' calls {node.target}, which a pattern cannot hold")
+            yield f"{self.local[node]}_tree = CallFunction({', '.join([target, *arguments])}{users})"
+
+    def leaf(self, item: Any, read: Callable[[Region], Any]) -> str:
+        """One argument in the tree."""
+        if isinstance(item, Node):
+            if is_number(item):
+                return "Ignored()"
+            return "Arg()" if item in self.inputs else f"{self.local[item]}_tree"
+        if isinstance(item, list | tuple) and any(isinstance(part, Node) for part in item):
+            parts = [
+                self.leaf(part, lambda region, i=index: read(region)[i])  # type: ignore[misc]
+                for index, part in enumerate(item)
+            ]
+            return f"[{', '.join(parts)}]"
+        same = all(str(read(region)) == str(item) for region in self.regions)
+        return repr(item) if same and not isinstance(item, torch.device) else "Ignored()"
+
+    def walk(self) -> Iterator[str]:
+        """Names for every node, from the root up, and a check wherever two ways must meet, or a keyword be equal."""
+        first = self.regions[0]
+        yield f"{self.local[first.outputs[0]]} = root"
+        seen = {first.outputs[0]}
+        for node in reversed(_by_order(first)):
+            for path, operand in _paths(node):
+                name = self.local.get(operand) or self.inputs[operand]
+                place = f"{self.local[node]}{path}"
+                if operand in seen:
+                    yield f"if {place} is not {name}:"
+                    yield "    return None"
+                else:
+                    seen.add(operand)
+                    yield f"{name} = {place}"
+            for key, value in node.kwargs.items():
+                if isinstance(value, torch.device | torch.layout) or not self.equal(node, key):
+                    continue
+                yield f"if {self.local[node]}.kwargs.get({key!r}) != {value!r}:"
+                yield "    return None"
+
+    def equal(self, node: Node, key: str) -> bool:
+        """Whether a keyword has one value at every site."""
+        index = self.regions[0].nodes.index(node)
+        return len({str(region.nodes[index].kwargs.get(key)) for region in self.regions}) == 1
+
+    def number(self, index: int, label: str) -> str:
+        """The expression of a number of the graph."""
+        node = self.regions[0].nodes[index]
+        if label in node.kwargs:
+            return f"{self.local[node]}.kwargs[{label!r}]"
+        schema: Any = getattr(node.target, "_schema", None)
+        position = [argument.name for argument in schema.arguments].index(label)
+        return f"{self.local[node]}.args[{position}]"
+
+
+def _imports(tree: Sequence[str]) -> str:
+    """What the function's body uses, no more."""
+    text = "\n".join(tree)
+    used = [
+        name for name in ("MULTIPLE", "Arg", "CallFunction", "Ignored") if re.search(rf"\b{name}\b", text)
+    ]
+    line = f"    from torch._inductor.pattern_matcher import {', '.join([*used, 'register_graph_pattern'])}"
+    return f"    from operator import getitem\n\n{line}" if "CallFunction(getitem" in text else line
+
+
+def _paths(node: Node) -> Iterator[tuple[str, Node]]:
+    for position, item in enumerate(node.args):
+        if isinstance(item, Node) and not is_number(item):
+            yield f".args[{position}]", item
+        elif isinstance(item, list | tuple):
+            for index, part in enumerate(item):
+                if isinstance(part, Node) and not is_number(part):
+                    yield f".args[{position}][{index}]", part
+
+
+def _by_order(region: Region) -> list[Node]:
+    """The nodes with operands before users, as the graph has them, so that each is named before it is walked from."""
+    order: Mapping[Node, int] = {node: index for index, node in enumerate(region.nodes[0].graph.nodes)}
+    return sorted(region.nodes, key=lambda node: order[node])
+
+
+def _stem(node: Node) -> str:
+    return packet(node).rpartition(".")[2].strip("_")
