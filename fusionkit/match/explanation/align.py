@@ -20,7 +20,7 @@ import torch.fx
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.moves import ODD, SHARED, STRANGE, Move, Moves, Node, Obligation, Step
 
-_MOST_STATES = 4000
+_MOST_STATES = 2000
 
 
 @dataclass(slots=True)

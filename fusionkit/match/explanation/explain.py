@@ -163,13 +163,12 @@ class Explainer:
         """Any likeness at all among the module's own nodes."""
         nodes = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
         own = Places(nodes, self._variants)
-        own.present = self._places.present
-        wanted = [node for node in nodes if packet(node) not in FORM_OPS] or nodes
-        found = [place for node in wanted if (place := own.around(node, set(nodes))) is not None]
-        near = [
-            place for place in found if any(p.target == g.target for p, g in place.alignment.pairs.items())
+        found = [
+            place
+            for place in own.find(nodes)
+            if any(p.target == g.target for p, g in place.alignment.pairs.items())
         ]
-        return sorted(near, key=lambda place: place.likeness)[:1]
+        return sorted(found, key=lambda place: place.likeness)[:1]
 
     def _without_place(self, module: str, skip: frozenset[str]) -> SiteExplanation:
         """No op of the pattern stands at this site."""

@@ -21,6 +21,7 @@ from fusionkit.match.ops import FORM_OPS
 
 _MOST_TELLING = 3  # ops that are tried as marks of a site
 _BUDGETS = (3.0, 7.0, float("inf"))  # costs up to which alignments are looked for, one after the other
+_MOST_ENDS = 8  # ends of a site around one node that are tried, the likeliest first
 _SLACK = 2  # how many nodes more than in the pattern may lie between a telling node and the end of its site
 
 
@@ -77,46 +78,50 @@ class Places:
     def find(self, free: Sequence[torch.fx.Node] | None = None) -> list[Place]:
         """The places around the telling ops (among `free`), in graph order, none twice.
 
-        What one telling op finds nearly right needs no other one; where its places are poor, the next is tried.
+        Cheap alignments first: dear ones are looked for only where the whole graph has no cheap one.
         """
-        allowed = None if free is None else set(free)
+        nodes = self.nodes if free is None else free
+        for budget in _BUDGETS:
+            found = self._found_within(budget, nodes, None if free is None else set(free))
+            if found:
+                break
+        return self._apart(found)
+
+    def _found_within(
+        self, budget: float, nodes: Sequence[torch.fx.Node], allowed: set[torch.fx.Node] | None
+    ) -> list[Place]:
+        """What one telling op finds nearly right needs no other one; where its places are poor, the next is tried."""
         found: list[Place] = []
         settled: set[torch.fx.Node] = set()
         for wanted in self.telling():
-            for anchor in self.nodes if free is None else free:
+            for anchor in nodes:
                 if self.calls[anchor].packet != wanted or anchor in settled:
                     continue
-                place = self.around(anchor, allowed)
+                place = self.around(anchor, budget, allowed)
                 if place is not None:
                     found.append(place)
                     settled.update(place.alignment.graph_nodes if place.is_near else ())
-        return self._apart(found)
+        return found
 
-    def around(self, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None = None) -> Place | None:
-        """The nearest variant laid so that `anchor` takes part, with its end among `allowed`."""
+    def around(
+        self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None = None
+    ) -> Place | None:
+        """The nearest variant laid so that `anchor` takes part, with its end among `allowed`, at less than `budget`."""
         ends = self._ends(anchor, self._reach)
         here = neighbourhood(anchor, ends, self._reach + LONGEST_PASS)
-        key = (*here.key, *(allowed is None or end in allowed for end in ends))
+        key = (*here.key, budget, *(allowed is None or end in allowed for end in ends))
         for there, known in self._known.get(key, ()):
             if known is None:
                 return None
             alignment = moved(known.alignment, there, here)
             if alignment is not None:
                 return replace(known, alignment=alignment)
-        found = self._search(anchor, allowed)
+        found = self._search(anchor, budget, allowed)
         self._known.setdefault(key, []).append((here, found))
         return found
 
-    def _search(self, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None) -> Place | None:
-        """Cheap alignments first: only where there is none at all are dear ones looked for."""
-        for budget in _BUDGETS:
-            found = self._within(budget, anchor, allowed)
-            if found is not None:
-                return found
-        return None
-
-    def _within(
-        self, budget: float, anchor: torch.fx.Node, allowed: set[torch.fx.Node] | None
+    def _search(
+        self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None
     ) -> Place | None:
         best: Place | None = None
         for variant, aligner in zip(self.variants, self._aligners, strict=True):
@@ -125,7 +130,7 @@ class Places:
             limit = budget if best is None else min(budget, best.likeness + gain)
             ends = [end for end in self._ends(anchor, steps) if allowed is None or end in allowed]
             bounds = sorted((aligner.bound(end, limit), self._order[end], end) for end in ends)
-            for bound, _, end in bounds:
+            for bound, _, end in bounds[:_MOST_ENDS]:
                 limit = budget if best is None else min(budget, best.likeness + gain)
                 if bound >= limit:
                     break
