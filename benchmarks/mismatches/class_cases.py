@@ -108,9 +108,14 @@ def misfit(capture: Capture, original: Original, chance: random.Random) -> Case 
     kind = chance.choice(["dtype", "rank", "length"])
     if replaced_sites(capture, with_misfit(original.pattern, kind)):
         return None
+    fitting = replaced_sites(capture, original.pattern)  # not where a limit of the op forbids it anyway
     expected = [
-        Expected(s, (Label("extra_check", graph_nodes=frozenset(s.found.nodes)),)) for s in original.sites
+        Expected(site, (Label("extra_check", graph_nodes=frozenset(site.found.nodes)),))
+        for site in original.sites
+        if site.found.anchor in fitting
     ]
+    if not expected:
+        return None
     text = f'with_misfit(Originals[{original.index}], "{kind}")'
     return _case(capture, original, "misfit", expected, text)
 

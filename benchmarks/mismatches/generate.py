@@ -102,7 +102,7 @@ def dropped(original: Original, matches: list[Found]) -> list[Site]:
 
 def _takes(match: Found, site: Site) -> bool:
     own = set(site.found.nodes)
-    return match.graph == site.found.graph and 2 * len(own.intersection(match.nodes)) > len(own)
+    return match.graph == site.found.graph and 2 * len(own.intersection(match.nodes)) >= len(own)
 
 
 def op_cases(capture: Capture, originals: list[Original], seed: int, per_type: int) -> Iterator[Case]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from fusionkit.match.explanation.differences import (
 )
 from fusionkit.match.explanation.edits import edit_of
 from fusionkit.match.explanation.literal_differences import literal_differences
-from fusionkit.match.explanation.places import Place, Places
+from fusionkit.match.explanation.places import BUDGETS, Place, Places
 from fusionkit.match.explanation.refusals import refused_by_matcher
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
 from fusionkit.match.explanation.variants import RETRACE_ERRORS, Answer, Variant
@@ -77,7 +78,7 @@ class Explainer:
 
     def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
         """Every place that most of a variant's ops stand at, the nearest first; `skip` names nodes of matches."""
-        near = [place for place in self._all(skip) if place.is_near and not _mostly(place, skip)]
+        near = [place for place in self._all(skip) if place.is_near]
         return [self.tell(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
 
     def explain(
@@ -101,8 +102,8 @@ class Explainer:
         answer = variant.ask(root)
         differences = self._differences(place, answer)
         causes = [cause_of(difference, edit_of(difference, alignment)) for difference in differences]
-        if not causes and answer.stage == "hit":
-            causes.extend(self._consumed(place))
+        if answer.stage in ("hit", "check"):  # it would match by itself, so who took its nodes comes first
+            causes = [*self._consumed(place), *causes]
         if not causes:
             causes.append(
                 plain_cause(
@@ -165,7 +166,7 @@ class Explainer:
         own = Places(nodes, self._variants)
         found = [
             place
-            for place in own.find(nodes)
+            for place in own.find(nodes, (*BUDGETS, math.inf))
             if any(p.target == g.target for p, g in place.alignment.pairs.items())
         ]
         return sorted(found, key=lambda place: place.likeness)[:1]
@@ -187,12 +188,6 @@ class Explainer:
         return SiteExplanation(
             calls[0].name, module, source_line(calls[0]), "miss", variant.name, (cause_of(difference),)
         )
-
-
-def _mostly(place: Place, taken: frozenset[str]) -> bool:
-    """Whether a good part of a place belongs to matches: it is no site of its own."""
-    nodes = place.alignment.graph_nodes
-    return 4 * sum(node.name in taken for node in nodes) > len(nodes)
 
 
 def _module_of(place: Place) -> str:

@@ -203,9 +203,13 @@ class Moves:
         return any(user.op == "output" for user in p.users)
 
     def _goes_on(self, p: Node, g: Node) -> bool:
-        """Whether two operands look like partners: an argument, one op, or two casts."""
+        """Whether two operands look like partners: an argument, one op, or two casts; casts on one side aside."""
         ours, theirs = self.pattern[p], self.graph[g]
-        return not ours.is_call or ours.packet == theirs.packet or (ours.is_cast and theirs.is_cast)
+        if not ours.is_call or ours.packet == theirs.packet or (ours.is_cast and theirs.is_cast):
+            return True
+        if ours.is_cast:
+            return self._goes_on(p.all_input_nodes[0], g)
+        return theirs.is_cast and self._goes_on(p, g.all_input_nodes[0])
 
     def pass_graph(self, p: Node, g: Node, passed: int) -> Iterator[Move]:
         """The graph has a node more: `p` stands for something below `g`."""

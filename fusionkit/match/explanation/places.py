@@ -20,7 +20,7 @@ from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import FORM_OPS
 
 _MOST_TELLING = 3  # ops that are tried as marks of a site
-_BUDGETS = (3.0, 7.0, float("inf"))  # costs up to which alignments are looked for, one after the other
+BUDGETS = (3.0, 7.0)  # costs up to which alignments are looked for, one after the other
 _MOST_ENDS = 8  # ends of a site around one node that are tried, the likeliest first
 _SLACK = 2  # how many nodes more than in the pattern may lie between a telling node and the end of its site
 
@@ -75,15 +75,18 @@ class Places:
         calls = [node for variant in self.variants for node in variant.calls]
         return [*wholes_of(calls, self.nodes), *order[:_MOST_TELLING]]
 
-    def find(self, free: Sequence[torch.fx.Node] | None = None) -> list[Place]:
+    def find(
+        self, free: Sequence[torch.fx.Node] | None = None, budgets: Sequence[float] = BUDGETS
+    ) -> list[Place]:
         """The places around the telling ops (among `free`), in graph order, none twice.
 
-        Cheap alignments first: dear ones are looked for only where the whole graph has no cheap one.
+        Cheap alignments first: dear ones, up to the last of `budgets`, are looked for only where no cheap one is near.
         """
         nodes = self.nodes if free is None else free
-        for budget in _BUDGETS:
+        found: list[Place] = []
+        for budget in budgets:
             found = self._found_within(budget, nodes, None if free is None else set(free))
-            if found:
+            if any(place.is_near for place in found):
                 break
         return self._apart(found)
 
@@ -98,7 +101,7 @@ class Places:
                 if self.calls[anchor].packet != wanted or anchor in settled:
                     continue
                 place = self.around(anchor, budget, allowed)
-                if place is not None:
+                if place is not None and not _mostly_outside(place, allowed):
                     found.append(place)
                     settled.update(place.alignment.graph_nodes if place.is_near else ())
         return found
@@ -160,3 +163,9 @@ class Places:
             if not any(2 * len(own & set(other.alignment.pairs.values())) > len(own) for other in kept):
                 kept.append(place)
         return sorted(kept, key=lambda place: self._order[place.alignment.roots[0][1]])
+
+
+def _mostly_outside(place: Place, allowed: set[torch.fx.Node] | None) -> bool:
+    """Whether a good part of a place belongs to others already, such as to matches: it is no site of its own."""
+    nodes = place.alignment.graph_nodes
+    return allowed is not None and 4 * sum(node not in allowed for node in nodes) > len(nodes)
