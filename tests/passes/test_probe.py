@@ -91,7 +91,9 @@ BACKENDS = {
 }
 
 
-@pytest.mark.parametrize(("backend", "level"), BACKENDS.items(), ids=str)
+@pytest.mark.parametrize(
+    ("backend", "level"), BACKENDS.items(), ids=["aot", "aot directly", "pattern pass", "inherited pass"]
+)
 def test_both_sites_are_counted_and_nothing_is_rewritten(backend, level):
     call = common.AotAutograd.__call__
     own_pass = vars(WithPatternPass)["apply_pattern_match_passes"]
