@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,10 +99,13 @@ def _print(report: ExplainReport) -> None:
 
 
 def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
-    """Sites with the same variant and the same causes, graph nodes and graph lines aside."""
+    """Sites with the same variant and the same causes; graph nodes, lines and the numbers in names aside."""
     groups: dict[object, list[SiteExplanation]] = {}
     for item in missed:
-        causes = tuple((c.type, c.pattern_node, c.expected, c.actual) for c in item.causes)
+        causes = tuple(
+            (c.type, c.pattern_node, c.expected, re.sub(r"(?<=[a-z_])\d+(_\d+)?\b", "#", c.actual))
+            for c in item.causes
+        )
         groups.setdefault((item.pattern, causes), []).append(item)
     return list(groups.values())
 

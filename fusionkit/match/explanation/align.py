@@ -18,7 +18,8 @@ import torch
 import torch.fx
 
 from fusionkit.match.explanation.calls import Calls
-from fusionkit.match.explanation.moves import ODD, SHARED, STRANGE, Move, Moves, Node, Obligation, Step
+from fusionkit.match.explanation.costs import ODD, SHARED, STRANGE
+from fusionkit.match.explanation.moves import Move, Moves, Node, Obligation, Step
 
 _MOST_STATES = 2000
 

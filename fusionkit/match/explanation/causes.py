@@ -9,6 +9,7 @@ import torch.fx
 
 from fusionkit.capture.sources import source_line
 from fusionkit.match.explanation.differences import Difference
+from fusionkit.match.ops import packet
 
 # Type -> what to do about it, in the words of the pattern's author. The seven classical types first.
 FIXES: dict[str, str] = {
@@ -69,9 +70,32 @@ def cause_of(difference: Difference, edit: str | None = None) -> Cause:
         actual=difference.actual,
         pattern_source=source_line(difference.pattern_node) if difference.pattern_node is not None else "",
         graph_source=source_line(difference.graph_node) if difference.graph_node is not None else "",
-        fix=FIXES[difference.type],
+        fix=_fix_of(difference),
         edit=edit,
     )
+
+
+# Ops whose operands may change places without another result.
+_COMMUTATIVE = (
+    "aten.add",
+    "aten.mul",
+    "aten.maximum",
+    "aten.minimum",
+    "aten.logical_and",
+    "aten.bitwise_and",
+)
+
+
+def _fix_of(difference: Difference) -> str:
+    node = difference.pattern_node
+    name = "" if node is None or node.op != "call_function" else packet(node)
+    if difference.type == "argument_order" and name not in _COMMUTATIVE:
+        return "put the operands in the graph's order; for this op the order matters, so check what the pattern computes"
+    if difference.type == "scalar_literal" and name == "operator.getitem":
+        return "take the output of the op that the graph takes; another one is another value"
+    if difference.type == "scalar_literal" and difference.graph_node is None:
+        return "give the scalar a stand-in in scalars() that stands nowhere else in the trace"
+    return FIXES[difference.type]
 
 
 def plain_cause(

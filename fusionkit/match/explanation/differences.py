@@ -133,7 +133,10 @@ def _of_step(step: Step, alignment: Alignment, around: Surroundings) -> list[Dif
         told = (describe(p), parts) if whole is p else (parts, describe(g))
         return [Difference("decomposition", p, g, *told)]
     if step.kind == "order" and g is not None:
-        return [Difference("argument_order", p, g, _operand_list(p), _operand_list(g))]
+        lists = _operand_list(p), _operand_list(g)
+        if lists[0] == lists[1]:
+            lists = _operand_names(p), _operand_names(g)
+        return [Difference("argument_order", p, g, *lists)]
     if step.kind == "held":
         actual = "" if g is None else f"{g.op} {g.name}"
         return [Difference("parameter_source", p, g, f"tensor {p.target} held by the pattern", actual)]
@@ -237,6 +240,10 @@ def _consumer(p: Node, g: Node, alignment: Alignment) -> Node:
 
 def _operand_list(node: Node) -> str:
     return f"({', '.join(describe(operand) for operand in _nodes_of(node))})"
+
+
+def _operand_names(node: Node) -> str:
+    return f"({', '.join(operand.name for operand in _nodes_of(node))})"
 
 
 def _nodes_of(node: Node) -> list[Node]:

@@ -17,7 +17,7 @@ from fusionkit.match.explanation.differences import (
     structural_differences,
 )
 from fusionkit.match.explanation.edits import edit_of
-from fusionkit.match.explanation.literal_differences import literal_differences
+from fusionkit.match.explanation.literal_differences import cast_at_entry, literal_differences
 from fusionkit.match.explanation.places import BUDGETS, Place, Places
 from fusionkit.match.explanation.refusals import refused_by_matcher
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
@@ -130,7 +130,7 @@ class Explainer:
     def _differences(self, place: Place, answer: Answer) -> list[Difference]:
         variant, alignment = place.variant, place.alignment
         found = refused_by_matcher(variant, alignment, answer)
-        if found:
+        if found and variant.unmatchable is None:
             return found
         around = Surroundings(frozenset(self._places.present), variant.stands_in, outputs_of(variant.graph))
         structural = structural_differences(alignment, around)
@@ -138,7 +138,11 @@ class Explainer:
             specific = variant.retrace(alignment.bindings)
         except RETRACE_ERRORS:
             specific = None
-        return [*structural, *literal_differences(alignment, specific, variant.stands_in)]
+        literal = literal_differences(alignment, specific, variant.stands_in)
+        told = [*found, *structural, *literal]
+        entry = cast_at_entry(alignment)
+        known = {difference.graph_node for difference in told}
+        return told if entry is None or not told or entry.graph_node in known else [*told, entry]
 
     def _consumed(self, place: Place) -> list[Cause]:
         for p, g in place.alignment.pairs.items():

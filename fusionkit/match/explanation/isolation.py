@@ -18,6 +18,7 @@ import torch
 import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
@@ -28,7 +29,13 @@ from fusionkit.match.explanation.rows import call_text
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.matching import device_of
 from fusionkit.match.ops import operands, packet
-from fusionkit.passes.registering import PatternClass, UnmatchableError, example_inputs, register_pattern
+from fusionkit.passes.registering import (
+    PatternClass,
+    UnmatchableError,
+    example_inputs,
+    fake_like,
+    register_pattern,
+)
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.passes.trial import trial_groups
@@ -154,23 +161,36 @@ class _StoppedError(RuntimeError):
 
 
 class _Stop(TorchDispatchMode):
-    """Lets ops through up to the one at position `last` among those that the trace keeps, then stops."""
+    """Lets ops through up to the one at position `last` among those that the trace keeps, then stops.
 
-    def __init__(self, last: int, kept: Sequence[Any]) -> None:
+    An op that the prefix does not need (its position is not in `needed`) is not run: its arguments may be mere
+    examples, which do not fit a site. It gives something empty of the example's sizes.
+    """
+
+    def __init__(self, last: int, kept: Sequence[torch.fx.Node], needed: frozenset[int], device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._left = list(kept[: last + 1])
+        self._left = list(enumerate(kept[: last + 1]))
+        self._needed = needed
+        self._device = device
         self.values: list[Any] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self._left and func is self._left[0]:
+        kept = self._left[0] if self._left and func is self._left[0][1].target else None
+        if kept is not None and kept[0] not in self._needed:
+            result = tree_map(self._empty, kept[1].meta["val"])
+        else:
+            result = func(*args, **(kwargs or {}))
+        if kept is not None:
             self._left.pop(0)
             self.values.append(result[0] if isinstance(result, tuple | list) else result)
             if not self._left:
                 raise _StoppedError
         return result
+
+    def _empty(self, value: Any) -> Any:
+        return fake_like(value, self._device) if isinstance(value, torch.Tensor) else value
 
 
 def _prefix(variant: Variant, positions: Sequence[int], names: Sequence[str]) -> PatternClass:
@@ -181,11 +201,16 @@ def _prefix(variant: Variant, positions: Sequence[int], names: Sequence[str]) ->
     original = variant.pattern
     tensors = [name for name in variant.arguments if name not in variant.scalars]
     examples = dict(zip(tensors, example_inputs(original), strict=True))
-    kept = [node.target for node in _called(variant)]
+    kept = _called(variant)
+    inside = _cone(kept[positions[0]])
+    needed = frozenset(index for index, node in enumerate(kept) if node in inside)
 
     def search(*given: Any) -> Any:
-        values = {**examples, **variant.scalars, **dict(zip(names, given, strict=True))}
-        with _Stop(positions[0], kept) as stop, contextlib.suppress(_StoppedError):
+        device = next((str(item.device) for item in given if isinstance(item, torch.Tensor)), "cpu")
+        others = {name: fake_like(tensor, device) for name, tensor in examples.items() if name not in names}
+        values = {**others, **variant.scalars, **dict(zip(names, given, strict=True))}
+        stopping = _Stop(positions[0], kept, needed, device)
+        with stopping as stop, contextlib.suppress(_StoppedError):
             original.pattern(*(values[name] for name in variant.arguments))
         return [stop.values[position] for position in positions]
 

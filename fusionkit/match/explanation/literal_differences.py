@@ -44,7 +44,7 @@ def literal_differences(
                 )
             elif differs(expected, actual):
                 entry = (
-                    _cast_at_entry(alignment) if kind == "dtype_path" and not differs(first, actual) else None
+                    cast_at_entry(alignment) if kind == "dtype_path" and not differs(first, actual) else None
                 )
                 if entry is not None:
                     found.append(entry)
@@ -53,7 +53,7 @@ def literal_differences(
     return found
 
 
-def _cast_at_entry(alignment: Alignment) -> Difference | None:
+def cast_at_entry(alignment: Alignment) -> Difference | None:
     """The graph's cast that gives an argument another dtype than the pattern was written for."""
     for p, g in alignment.bindings.items():
         if not isinstance(g, Node) or not is_cast(g):

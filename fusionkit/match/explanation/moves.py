@@ -17,19 +17,23 @@ import torch.fx
 
 from fusionkit.match.explanation.calls import Call, Calls
 from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims, lay_parts
-from fusionkit.match.ops import packet
+from fusionkit.match.explanation.costs import (
+    AGAIN,
+    CAST,
+    CHEAPEST,
+    COMPOSITE,
+    EDGE,
+    LITERAL,
+    ONE_SIDED,
+    OTHER_OP,
+    OVERLOAD,
+)  # fmt: skip
+from fusionkit.match.explanation.operand_orders import orders
+from fusionkit.match.ops import FORM_OPS, packet
 
 Node = torch.fx.Node
 Obligation = tuple[Node, Node, int]  # pattern node, graph node, graph nodes passed over just before
 
-# What a step costs. Only the order matters: a literal is the smallest difference, one node as two and nodes that
-# have nothing in common the largest; passing over a cast is a little cheaper than passing over anything else.
-LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5
-SHARED, STRANGE = 1.2, 1.9
-AGAIN = 0.6  # a further cast in a row
-EDGE = 0.6  # an operand that is not followed
-ODD = 0.6  # an argument that meets a tensor unlike its example
-CHEAPEST = 0.6  # of the steps that do not pair two calls of one op
 LONGEST_PASS = 3
 
 
@@ -145,15 +149,22 @@ class Moves:
             for label, node in ours.nodes
             if label in theirs.literals and node.op == "placeholder"
         )
-        a = [node for label, node in ours.nodes if label not in theirs.literals or node.op != "placeholder"]
+        held = [node for label, node in ours.nodes if label in theirs.literals and node.op == "get_attr"]
+        a = [
+            node
+            for label, node in ours.nodes
+            if label not in theirs.literals or node.op not in ("placeholder", "get_attr")
+        ]
         b = [node for label, node in theirs.nodes if label not in wild]
         for extra, order, pairs in orders(a, b):
             uneven = len(a) != len(b)
             kind = "operands" if uneven else "order"
-            steps = (Step(kind, p, g, order),) if extra else ()
+            steps = ((Step(kind, p, g, order),) if extra else ()) + tuple(
+                Step("held", one, g) for one in held
+            )
             then = tuple((one, other, 0) for one, other in pairs)
             dropped = self._dropped(a, [one for one, _ in pairs]) if uneven else 0
-            yield Move(cost + extra + ONE_SIDED * dropped, steps, then, (p, g), constants)
+            yield Move(cost + extra + ONE_SIDED * (dropped + len(held)), steps, then, (p, g), constants)
 
     def _different_literals(self, ours: Call, theirs: Call) -> int:
         return sum(
@@ -188,6 +199,8 @@ class Moves:
             cost = COMPOSITE
         else:
             cost = OTHER_OP + 0.3 * abs(len(ours.nodes) - len(theirs.nodes))
+            if _stands_for(ours, theirs):
+                cost = CAST
         mine, other = [node for _, node in ours.nodes], [node for _, node in theirs.nodes]
         cost += ONE_SIDED * self._dropped(mine, mine[:count])
         for places in itertools.islice(itertools.permutations(range(len(other)), count), 6):
@@ -274,21 +287,7 @@ class Moves:
         return known
 
 
-def orders(
-    a: Sequence[Node], b: Sequence[Node]
-) -> Iterator[tuple[float, tuple[int, ...], list[tuple[Node, Node]]]]:
-    """Ways to bring the operands `a` and `b` together: extra cost, place in `b` for each of `a`, pairs."""
-    if len(a) == len(b):
-        straight = tuple(range(len(a)))
-        yield 0.0, straight, list(zip(a, b, strict=True))
-        if 2 <= len(a) <= 3:
-            for order in itertools.permutations(straight):
-                if order != straight:
-                    yield ORDER, order, [(a[index], b[place]) for index, place in enumerate(order)]
-        return
-    short, long = (a, b) if len(a) < len(b) else (b, a)
-    missing = ONE_SIDED * (len(long) - len(short))
-    for places in itertools.islice(itertools.combinations(range(len(long)), len(short)), 12):
-        chosen = [long[place] for place in places]
-        pairs = list(zip(short, chosen, strict=True)) if long is b else list(zip(chosen, short, strict=True))
-        yield missing, places, pairs
+def _stands_for(ours: Call, theirs: Call) -> bool:
+    """Whether both are functions of one tensor and the pattern's is the first of its chain: one in the other's place."""
+    forms = {ours.packet, theirs.packet} & FORM_OPS
+    return len(ours.nodes) == len(theirs.nodes) == 1 and not forms and ours.nodes[0][1].op == "placeholder"

@@ -7,9 +7,11 @@ import traceback
 import torch.fx
 
 from fusionkit.capture.sources import source_line
-from fusionkit.match.explanation.align import Alignment
+from fusionkit.match.explanation.align import Alignment, outputs_of
 from fusionkit.match.explanation.differences import Difference
+from fusionkit.match.explanation.literal_differences import cast_at_entry
 from fusionkit.match.explanation.variants import Answer, Variant
+from fusionkit.match.ops import operands
 from fusionkit.subjects.places import short_path
 
 
@@ -46,8 +48,36 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
             )
         ]
     if answer.stage == "check":
-        return [Difference("extra_check", p, g, "a replacement that fits here", answer.said)]
+        entry = cast_at_entry(alignment)
+        refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
+        return [refused] if entry is None else [refused, entry]
+    clash = _clashing_stand_in(variant) if answer.stage == "structure" else None
+    if clash is not None:
+        return [clash]
+    if answer.said.startswith("no anchor found"):
+        outputs = ", ".join(node.name for node in outputs_of(variant.graph))
+        told = (
+            f"no node that {outputs} have in common: from the first output the matcher cannot find the others"
+        )
+        return [Difference("missing_node", p, g, "outputs that share a node", told)]
     return []
+
+
+def _clashing_stand_in(variant: Variant) -> Difference | None:
+    """A scalar's stand-in value that stands at more than one place of the trace: all of them become the argument."""
+    for name, value in variant.scalars.items():
+        places = [
+            (node, label)
+            for node in variant.calls
+            for label, literal in operands(node).items()
+            if type(literal) in (int, float, bool) and literal == value
+        ]
+        if len(places) > 1:
+            told = ", ".join(f"{label} of {node.name}" for node, label in places)
+            return Difference(
+                "scalar_literal", places[0][0], None, f"{value} only where '{name}' is", f"{value} is {told}"
+            )
+    return None
 
 
 def _mutation_between(graph: torch.fx.Graph, answer: Answer) -> torch.fx.Node | None:
