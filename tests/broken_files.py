@@ -41,7 +41,7 @@ _WHOLE = {
 }
 _LOOP = "while True: pass"
 
-# What is broken -> (part of the file, its text, what is said of it).
+# What is broken -> (part of the file, its text, what is said of it; {path} stands for the file's).
 BROKEN: dict[str, tuple[str, str, str]] = {
     "import error": ("top", "import no_such_module", "line 6: ModuleNotFoundError: No module named 'no_such_module'"),
     "relative import too high": ("top", "from .....x import y", "line 6: ImportError: attempted relative import"),
@@ -58,7 +58,7 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "sys.exit at import": ("top", "sys.exit(0)", "line 6: SystemExit: 0"),
     "os._exit at import": ("top", "os._exit(0)", "its import ends the process (os._exit(0)) (at"),
     "os._exit in name": ("name", "os._exit(0)", "name() ends the process (os._exit(0))"),
-    "sys.exit in pattern": ("pattern", "sys.exit(0)", "cannot be traced (SystemExit: 0)"),
+    "sys.exit in pattern": ("pattern", "sys.exit(0)", "cannot be traced (SystemExit: 0) (at {path}:19)"),
     "loop at import": ("top", _LOOP, "its import does not end within 0.4 s (at"),
     "loop in name": ("name", _LOOP, "name() does not end within 0.4 s"),
     "loop in inputs": ("inputs", _LOOP, "inputs() does not end within 0.4 s"),
@@ -66,7 +66,7 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "loop of ops in pattern": ("pattern", "while True: x = x + 1", "tracing it does not end within 0.4 s"),
     "loop in replacement": ("replacement", _LOOP, "replacement of Trial does not end within 0.4 s"),
     "recursion at import": ("top", "def f(): return f()\nf()", "RecursionError: maximum recursion depth exceeded"),
-    "recursion in pattern": ("pattern", "f = lambda: f()\nreturn f()", "cannot be traced (RecursionError"),
+    "recursion in pattern": ("pattern", "f = lambda: f()\nreturn f()", "depth exceeded) (at {path}:19)"),
     "mutated argument": (
         "pattern",
         "x.mul_(2)\nreturn x * w",
@@ -83,6 +83,26 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "inputs of another kind": ("inputs", "return [1, 2]", "inputs() gives something else than a list of tensors"),
     "inputs of one tensor": ("inputs", "return torch.ones(2)", "inputs() gives something else than a list of tensors"),
     "name of another kind": ("name", "return 3", "name() gives 3; give a unique name"),
+    "name of two lines": ("name", "return 'a\\nb'", "name() gives 'a\\nb'; a name is one line"),
+    "name with a bell": ("name", "return 'a\\a'", "name() gives 'a\\x07'; a name is one line"),
+    "MemoryError in pattern": ("pattern", "raise MemoryError", "cannot be traced (MemoryError) (at {path}:19)"),
+    "MemoryError in replacement": ("replacement", "raise MemoryError", "does not run on its inputs(): MemoryError"),
+    "MemoryError in inputs": ("inputs", "raise MemoryError", "inputs() raised MemoryError"),
+    "MemoryError in name": ("name", "raise MemoryError", "name() raised MemoryError"),
+    "EOFError in pattern": ("pattern", "raise EOFError('no line')", "cannot be traced (EOFError: no line) (at {path}:19)"),
+    "error of the file's own": (
+        "pattern",
+        "class Own(Exception): pass\nraise Own('mine')",
+        "cannot be traced (Own: mine) (at {path}:20)",
+    ),
+    "missing file in pattern": ("pattern", "open('/nowhere/x')", "cannot be traced (FileNotFoundError: "),
+    "item in pattern": ("pattern", "return x * w.sum().item()", "_local_scalar_dense.default) (at {path}:19)"),
+    "assert without text": ("pattern", "assert x is w", "cannot be traced (AssertionError) (at {path}:19)"),
+    "shapes that do not broadcast": ("pattern", "return x * w[:7]", "cannot be traced (RuntimeError: "),
+    "returns its argument": ("pattern", "return x", "pattern() gives back its argument 'x', so it matches nothing"),
+    "returns its argument's own view": ("pattern", "return w.contiguous()", "gives back its argument 'w'"),
+    "argument before the chain": ("pattern", "return x, x * w", "gives back its argument 'x'"),
+    "NUL byte": ("top", "x = 1\n\0", "trial_pattern.py line 7: holds a NUL byte"),
 }  # fmt: skip
 
 
@@ -96,6 +116,11 @@ def text_of(part: str, text: str) -> str:
             for key, value in parts.items()
         }
     )
+
+
+def told_of(what: str, path: Path) -> str:
+    """What is said of the file `path` that is broken in this way."""
+    return BROKEN[what][2].replace("{path}", str(path))
 
 
 def write_broken(folder: Path, what: str) -> Path:

@@ -20,6 +20,7 @@ from fusionkit.errors import MisuseError
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
     from fusionkit.match.repairing.repair import RepairReport
+    from fusionkit.match.repairing.synthesis import SynthesisReport
 
 
 def _configure_repair(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +38,11 @@ def _configure_repair(parser: argparse.ArgumentParser) -> None:
 def _repair(arguments: argparse.Namespace) -> int:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.repairing.repair import repair
+    from fusionkit.patterns.loading import check_pattern_file
 
     _refuse_existing(arguments.out)
+    if arguments.pattern.endswith(".py"):
+        check_pattern_file(Path(arguments.pattern))
     capture = _capture(arguments)
     step("repairing and proving")
     report = repair(
@@ -65,6 +69,14 @@ def _print_repair(report: RepairReport, out: Path) -> None:
     for site in report.sites:
         if site.verdict is not None:
             write_line(f"  repaired {told(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
+    for missed in report.missed:
+        write_line(f"  still missed {told(missed.module)} ({told(missed.anchor)}, {told(missed.source)})")
+        for cause in missed.causes:
+            write_line(
+                f"    {cause.type}: pattern node {told(cause.pattern_node)}, graph node {told(cause.graph_node)}:"
+                f" pattern has {cause.expected}, graph has {cause.actual}"
+            )
+            write_line(f"      {cause.fix}")
     write_line(f"written to {out}" if report.offered else f"no repair is offered: {report.reason}")
 
 
@@ -96,15 +108,21 @@ def _synthesize(arguments: argparse.Namespace) -> int:
         lines=arguments.lines,
         window=arguments.window,
     )
-    report.write(arguments.out)
+    if not report.reason:
+        report.write(arguments.out)
     if arguments.json:
         write_result(report.to_dict())
     else:
-        write_line(f"{report.name}: {report.hits} hits of {report.sites} sites of the chosen forms")
-        for cls, taken in report.taken:
-            write_line(f"  {cls}: replacement {taken or 'is yours to write (it repeats the search part)'}")
-        write_line(f"written to {arguments.out}")
-    return 0 if report.hits == report.sites else 1
+        _print_synthesis(report, arguments.out)
+    return 0 if report.hits == report.sites and not report.reason else 1
+
+
+def _print_synthesis(report: SynthesisReport, out: Path) -> None:
+    besides = f", and {report.besides} other places" if report.besides else ""
+    write_line(f"{report.name}: {report.hits} hits of {report.sites} sites of the chosen forms{besides}")
+    for cls, taken in report.taken:
+        write_line(f"  {cls}: replacement {taken or 'is yours to write (it repeats the search part)'}")
+    write_line(f"no file is written: {report.reason}" if report.reason else f"written to {out}")
 
 
 def _capture(arguments: argparse.Namespace) -> Capture:

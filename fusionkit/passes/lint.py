@@ -12,6 +12,7 @@ from fusionkit import config
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.graph_entries import register_entries
+from fusionkit.passes.lint_duplicates import lint_duplicates
 from fusionkit.passes.lint_ops import lint_ops
 from fusionkit.passes.lint_tracing import line_of, lint_trace, raw_scalars
 from fusionkit.passes.registering import PatternClass, register_pattern
@@ -39,8 +40,10 @@ def lint_pattern_file(path: Path) -> LintReport:
     use_target(current_target() or "cpu")
     file = read_pattern_file(path)
     found = [*lint_syntax(text), *lint_names(text, path.stem), *_flag_findings(path)]
-    for pattern in file.patterns:
-        found += _lint_pattern(pattern)
+    for group in file.groups.values():
+        told = [(pattern, _lint_pattern(pattern)) for pattern in group]
+        found += [item for _, items in told for item in items]
+        found += lint_duplicates([pattern for pattern, items in told if not items])
     for register in file.entries:
         try:
             register_entries(register, PatternMatcherPass(), lambda *_: False)

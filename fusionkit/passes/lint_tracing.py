@@ -18,7 +18,7 @@ from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device
 from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, name_of
 from fusionkit.passes.searching import require_searchable
-from fusionkit.passes.tracing import make_tracer
+from fusionkit.passes.tracing import make_tracer, unlogged_retraces
 from fusionkit.patterns.lint_rules import Finding, finding
 from fusionkit.patterns.time_limit import own_code
 
@@ -30,11 +30,11 @@ def lint_trace(pattern: PatternClass) -> list[Finding]:
     """
     scalars = raw_scalars(pattern)
     line = line_of(pattern.pattern)
-    arguments = _arguments(pattern, scalars)
+    arguments = example_arguments(pattern, scalars)
     broken = _not_searchable(pattern, arguments, line)
     if broken is not None:
         return [broken]
-    graph = _trace(pattern, arguments)
+    graph = trace_of(pattern, "pattern", arguments)
     return [
         *_unused(pattern, graph, scalars, line),
         *_equal_scalars(pattern, scalars),
@@ -62,8 +62,11 @@ def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
         return dict(method()) if callable(method) else {}
 
 
-def _arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict[str, Any]:
-    """Argument -> fake tensor on the target's device, or stand-in, in order."""
+def example_arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """Argument -> fake tensor on the target's device, or stand-in, in order.
+
+    Raises MisuseError when inputs() and the arguments disagree.
+    """
     with FakeTensorMode(allow_non_fake_inputs=True):
         given = [fake_like(tensor, current_device()) for tensor in example_inputs(pattern, scalars)]
     tensors = iter(given)
@@ -78,7 +81,7 @@ def _mode_of(arguments: Mapping[str, Any]) -> FakeTensorMode:
 def _not_searchable(pattern: PatternClass, arguments: Mapping[str, Any], line: int) -> Finding | None:
     name = name_of(pattern)
     try:
-        with own_code(f"pattern {name}: pattern()"), _mode_of(arguments):
+        with own_code(f"pattern {name}: pattern()"), unlogged_retraces(), _mode_of(arguments):
             require_searchable(name, pattern.pattern, arguments)
     except FusionKitError as error:
         said = str(error).partition(": ")[2]
@@ -90,10 +93,14 @@ def _not_searchable(pattern: PatternClass, arguments: Mapping[str, Any], line: i
     return None
 
 
-def _trace(pattern: PatternClass, arguments: Mapping[str, Any]) -> torch.fx.Graph:
+def trace_of(pattern: PatternClass, method: str, arguments: Mapping[str, Any]) -> torch.fx.Graph:
+    """The trace of the pattern's `method` on `arguments`, without decompositions, each node with its source line.
+
+    Raises MisuseError when the method raises or does not end.
+    """
     trace = make_tracer({}, sources=True)
-    with own_code(f"pattern {name_of(pattern)}: tracing it"), _mode_of(arguments):
-        return trace(pattern.pattern, list(arguments.values())).graph
+    with own_code(f"pattern {name_of(pattern)}: tracing it"), unlogged_retraces(), _mode_of(arguments):
+        return trace(getattr(pattern, method), list(arguments.values())).graph
 
 
 def _unused(
@@ -120,7 +127,7 @@ def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterato
     if not alone:
         return
     others = {name: float(value) * 1.0009765625 + 3.0 for name, value in alone.items()}
-    elsewhere = _literals(_trace(pattern, _arguments(pattern, {**scalars, **others})))
+    elsewhere = _literals(trace_of(pattern, "pattern", example_arguments(pattern, {**scalars, **others})))
     for name, value in alone.items():
         if elsewhere[value]:
             yield finding(

@@ -15,7 +15,7 @@ from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
 from fusionkit.patterns.pattern_base import PatternBase
-from fusionkit.patterns.time_limit import own_code, within_limits
+from fusionkit.patterns.time_limit import own_code, place_of, within_limits
 
 PatternClass = type[PatternBase]
 
@@ -45,7 +45,7 @@ def register_pattern(
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
     try:
-        with mode, within_limits(f"pattern {name}: tracing it"):
+        with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
             require_searchable(name, pattern.pattern, _with_scalars(pattern, inputs))
             entry = register_replacement(
                 pattern.pattern,
@@ -60,7 +60,7 @@ def register_pattern(
     except _TRACE_ERRORS as error:
         if isinstance(error, FusionKitError):
             raise
-        message = f"pattern {name_of(pattern)}: {_why_untraceable(error)}"
+        message = f"pattern {name}: {_why_untraceable(error)}"
         if _holds_tensor(error):
             raise UnmatchableError(message, "parameter_source") from error
         raise MisuseError(message) from error
@@ -86,23 +86,16 @@ def _missing_on_errors(check: Callable[[Match], Any]) -> Callable[[Match], bool]
         try:
             with unlogged_retraces():
                 return bool(check(match))
+        except FusionKitError:
+            raise
         except _TRACE_ERRORS:
             return False
 
     return checked
 
 
-# What a user's pattern may raise while it is traced; anything else is not about the pattern.
-_TRACE_ERRORS = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    AssertionError,
-    LookupError,
-    ArithmeticError,
-    SystemExit,
-)
+# What a user's pattern may raise while it is traced: anything but an interrupt.
+_TRACE_ERRORS = (Exception, SystemExit)
 
 
 class _BoundedTrace:
@@ -135,10 +128,15 @@ def _with_scalars(pattern: PatternClass, tensors: Sequence[torch.Tensor]) -> dic
 
 def _why_untraceable(error: BaseException) -> str:
     """One line for what tracing or converting a pattern raised."""
-    what = (str(error).splitlines() or ["?"])[0]
     if _holds_tensor(error):
         return "holds a tensor of its own (parameter_source); make it an argument of pattern and replacement"
-    return f"cannot be traced ({type(error).__name__}: {what})"
+    place = place_of(error)
+    if isinstance(error, RecursionError) and not place:
+        return (
+            "is too long a chain for torch's matcher, which recurses from op to op; search for a part of it"
+        )
+    text = str(error).strip().partition("\n")[0]
+    return f"cannot be traced ({type(error).__name__}{text and ': '}{text}){place}"
 
 
 def _holds_tensor(error: BaseException) -> bool:
@@ -166,7 +164,11 @@ def name_of(pattern: PatternClass) -> str:
     with own_code(f"pattern class {pattern.__name__}: name()"):
         name = pattern.name()
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"pattern class {pattern.__name__}: name() gives {name!r}; give a unique name")
+        raise MisuseError(f"pattern class {pattern.__name__}: name() gives {name!r:.80}; give a unique name")
+    if not name.isprintable():
+        raise MisuseError(
+            f"pattern class {pattern.__name__}: name() gives {name!r:.80}; a name is one line without control characters"
+        )
     return name
 
 
@@ -237,9 +239,13 @@ def scalars_of(pattern: PatternClass) -> dict[str, float]:
 
 
 def activations_of(pattern: PatternClass) -> tuple[str, ...]:
-    """The arguments that a replay draws anew: as declared, else the first."""
+    """The arguments that a replay draws anew: as declared, else the first.
+
+    Raises MisuseError when activations() raises or gives no sequence.
+    """
     method = getattr(pattern, "activations", None)
-    declared = tuple(method()) if callable(method) else ()
+    with own_code(f"pattern {name_of(pattern)}: activations()"):
+        declared = tuple(method()) if callable(method) else ()
     return declared or tuple(argument_names(pattern)[:1])
 
 

@@ -52,8 +52,8 @@ def require_searchable(name: str, search: Any, arguments: Mapping[str, Any]) -> 
     """Run `search` once on `arguments` (fake tensors, numbers for scalars).
 
     Raises MisuseError when it writes into an argument: the traced pattern loses the write, and a model's graph
-    has none, so that what is found is not what is meant. Likewise when it gives back anything but tensors: a
-    pattern without an output has no node to begin the search at (pytorch issue 149879). Errors of `search`
+    has none, so that what is found is not what is meant. Likewise when it gives back anything but tensors, or
+    an argument first: a pattern without an op has no node to begin the search at (pytorch issue 149879). Errors of `search`
     itself pass.
     """
     tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
@@ -70,4 +70,10 @@ def require_searchable(name: str, search: Any, arguments: Mapping[str, Any]) -> 
         raise MisuseError(
             f"pattern {name}: pattern() returns {kinds}, so it matches nothing; return the tensor that its chain"
             " ends in"
+        )
+    returned = [key for key, value in tensors.items() if value is outputs[0]]
+    if returned:
+        raise MisuseError(
+            f"pattern {name}: pattern() gives back its argument '{returned[0]}', so it matches nothing;"
+            " return the tensor that its chain ends in"
         )

@@ -19,6 +19,7 @@ from fusionkit.passes.registering import (
     name_of,
     scalars_of,
 )
+from fusionkit.passes.tracing import unlogged_retraces
 from fusionkit.patterns.loading import read_pattern_file
 from fusionkit.patterns.naming import names_of_file
 from fusionkit.patterns.time_limit import within_limits
@@ -82,7 +83,7 @@ def fusion_of(pattern: PatternClass, path: Path) -> str:
         tensors = iter([fake_like(tensor, "cpu") for tensor in example_inputs(pattern)])
         arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
         what = f"{path}: replacement of {name_of(pattern)}"
-        with UserCode(f"{what} does not run on its inputs():"), within_limits(what):
+        with UserCode(f"{what} does not run on its inputs():"), unlogged_retraces(), within_limits(what):
             pattern.replacement(*arguments)
     found = [FUSION_OF_OP[name] for name in ops.names if name in FUSION_OF_OP]
     return found[0] if found else name_of(pattern)

@@ -122,6 +122,14 @@ RULES: tuple[Rule, ...] = (
         f"{_MINDIE} graph-pattern-rewrite-guide",
     ),
     Rule(
+        "duplicate",
+        "error",
+        "two variants of a group have equal patterns, so that the later one is never used (a warning where their"
+        " replacements are equal too)",
+        "remove one of them, or make their patterns differ",
+        f"{_MATCHER}, register_replacement: skip_duplicates",
+    ),
+    Rule(
         "not_registrable",
         "error",
         "the pattern cannot be traced and registered",
@@ -154,10 +162,12 @@ class Finding:
         }
 
 
-def finding(rule: str, line: int, what: str, way_out: str | None = None) -> Finding:
-    """A finding of the rule named `rule`, its way out the rule's own unless another is given."""
+def finding(
+    rule: str, line: int, what: str, way_out: str | None = None, severity: str | None = None
+) -> Finding:
+    """A finding of the rule named `rule`, its way out and severity the rule's own unless others are given."""
     row = RULE_NAMES[rule]
-    return Finding(rule, line, what, way_out or row.way_out, row.severity)
+    return Finding(rule, line, what, way_out or row.way_out, severity or row.severity)
 
 
 @dataclass(frozen=True, slots=True)

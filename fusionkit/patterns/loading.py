@@ -31,7 +31,11 @@ def check_pattern_file(path: Path) -> None:
     Raises MisuseError with file and line when it is missing, unreadable or no Python.
     """
     try:
-        ast.parse(path.read_text("utf-8"), filename=str(path))
+        text = path.read_text("utf-8")
+        if "\0" in text:
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise MisuseError(f"{path} line {line}: holds a NUL byte; mend the pattern file")
+        ast.parse(text, filename=str(path))
     except OSError as error:
         raise MisuseError(
             f"{path}: cannot read ({error.strerror or error}); give the path of a pattern file"

@@ -24,6 +24,10 @@ TIME_LIMIT_S = 30.0
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 
 
+class TimeLimitError(MisuseError):
+    """A user's code did not end in time, so that it is not worth another try."""
+
+
 class _TimeIsUpError(BaseException):
     """Interrupts a user's code; no Exception, so that an `except Exception` in it does not swallow it."""
 
@@ -48,11 +52,11 @@ def within_limits(what: str, seconds: float | None = None) -> Iterator[None]:
         with _without_exit(), _interrupted_after(limit):
             yield
     except _TimeIsUpError as error:
-        raise MisuseError(
-            f"{what} does not end within {limit:g} s{_place(error)}; a loop without end? mend the pattern file"
+        raise TimeLimitError(
+            f"{what} does not end within {limit:g} s{place_of(error)}; a loop without end? mend the pattern file"
         ) from None
     except _ProcessExitError as error:
-        raise MisuseError(f"{what} ends the process ({error}){_place(error)}; remove that") from None
+        raise MisuseError(f"{what} ends the process ({error}){place_of(error)}; remove that") from None
 
 
 @contextmanager
@@ -62,7 +66,8 @@ def own_code(what: str, seconds: float | None = None) -> Iterator[None]:
         yield
 
 
-def _place(error: BaseException) -> str:
+def place_of(error: BaseException) -> str:
+    """Where the user's own code was when the error left it: " (at file:line)", or "" where it had no part."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_installed(f.filename) and not f.filename.startswith(("<", _PACKAGE))]
     return f" (at {own[-1].filename}:{own[-1].lineno})" if own else ""

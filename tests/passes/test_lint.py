@@ -42,7 +42,7 @@ class TrialPattern(PatternBase):
         {replacement}
 
 
-TrialPatternGroup = [TrialPattern]
+TrialPatternGroup = [{group}]
 """
 WHOLE = {
     "top": "",
@@ -51,6 +51,7 @@ WHOLE = {
     "arguments": "x, w",
     "pattern": "return torch.sigmoid(x) * w",
     "replacement": "return torch.sigmoid(x) * w",
+    "group": "TrialPattern",
 }
 TWO = {"arguments": "x, w, a=0, b=0", "pattern": "return torch.sigmoid(x * a) * w + b"}
 OP = """
@@ -68,6 +69,13 @@ def op(space, body="torch.sigmoid(x) * w", fake=FAKE, mark=""):
         "top": OP.format(space=space, body=body, fake=fake.format(space=space), mark=mark),
         "replacement": f"return torch.ops.{space}.trial(x, w)",
     }
+
+
+def two(**methods):
+    """Parts with a second variant in the group: the first one, with these methods exchanged."""
+    own = {"name": "lambda: 'TrialWidePattern'"} | methods
+    members = ", ".join(f"'{name}': staticmethod({text})" for name, text in own.items())
+    return {"group": f"TrialPattern, type('TrialWidePattern', (TrialPattern,), {{{members}}})"}
 
 
 # rule -> (breaks it, text told), (keeps it), (nearly breaks it)
@@ -159,6 +167,12 @@ CASES = {
         {"top": "def entry(CallFunction, Arg):\n    return CallFunction(torch.relu, Arg())"},
         {"top": "def entry(CallFunction, Arg):\n    return CallFunction(torch.relu, Arg(), _users=2)"},
     ),
+    "duplicate": (
+        two(replacement="lambda x, w: torch.sigmoid(x) * (w * 1)"),
+        "TrialWidePattern: pattern() equals that of TrialPattern, but replacement() differs",
+        two(pattern="lambda x, w: torch.tanh(x) * w"),
+        two(pattern="lambda x, w: w * torch.sigmoid(x)", replacement="lambda x, w: torch.sigmoid(x) * (w * 1)"),
+    ),
     "not_registrable": (
         {"pattern": "return x @ x + w"},
         "raised RuntimeError",
@@ -199,6 +213,7 @@ def test_a_file_that_nearly_breaks_the_rule_keeps_it(tmp_path, rule):
 
 
 MORE = {
+    "returns_nothing": [({"pattern": "return x"}, "pattern() gives back its argument 'x'")],
     "equal_scalars": [
         (
             TWO | {"scalars": '{"a": 2.0, "b": 3.0}', "pattern": "return torch.sigmoid(x * a).pow(3) * w + b"},
@@ -238,6 +253,40 @@ MORE = {
 def test_other_ways_to_break_a_rule(tmp_path, rule, parts, told):
     found = [item for item in lint(tmp_path, parts).findings if item.rule == rule]
     assert any(told in item.what for item in found), found
+
+
+SWAPPED = {
+    "inputs": "lambda: [torch.empty(16, device='meta'), torch.empty(2, 16, device='meta')]",
+    "pattern": "lambda gain, y: torch.sigmoid(y) * gain",
+    "replacement": "lambda gain, y: torch.sigmoid(y) * gain",
+}
+SCALED = {
+    "arguments": "x, w, a=0",
+    "scalars": '{"a": 2.5}',
+    "pattern": "return torch.sigmoid(x * a) * w",
+    "replacement": "return torch.sigmoid(x * a) * w",
+}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        two(),
+        two(**SWAPPED),
+        {"group": "TrialPattern, TrialPattern"},
+        SCALED | two(scalars="lambda: {'a': 3.5}"),
+    ],
+    ids=["name alone", "arguments renamed and swapped", "one class twice", "another stand-in"],
+)
+def test_variants_that_are_equal_throughout_are_a_warning(tmp_path, parts):
+    (found,) = lint(tmp_path, parts).findings
+    assert (found.rule, found.severity) == ("duplicate", "warning")
+    assert found.what.endswith("pattern() equals that of TrialPattern, and so does replacement()")
+
+
+def test_equal_variants_on_other_dtypes_are_the_product_of_a_factory(tmp_path):
+    half = "lambda: [torch.empty(s, dtype=torch.half, device='meta') for s in ((2, 16), (16,))]"
+    assert lint(tmp_path, two(inputs=half)).findings == ()
 
 
 def test_file_and_group_names_are_held_against_each_other(tmp_path):

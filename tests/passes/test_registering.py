@@ -8,6 +8,7 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import pattern_groups
+from fusionkit.passes.registering import activations_of, scalars_of
 from fusionkit.passes.session import match_pass_for
 from fusionkit.patterns import PatternBase
 
@@ -94,3 +95,17 @@ BothPatternGroup = [make("longer", lambda x: torch.exp(torch.sigmoid(x))), make(
     path.write_text(text)
     config = CompilationConfig(fusion_patterns=select_patterns(("gelu",)), pattern_files=(str(path),))
     assert list(pattern_groups(config)) == ["longer", "shorter", "gelu"]
+
+
+@pytest.mark.parametrize("error", [MemoryError, EOFError, SystemExit])
+@pytest.mark.parametrize(("method", "read"), [("scalars", scalars_of), ("activations", activations_of)])
+def test_whatever_a_method_raises_is_one_line(method, read, error):
+    def fail():
+        raise error("on purpose")
+
+    pattern = make(scaled)
+    setattr(pattern, method, staticmethod(fail))
+    with pytest.raises(
+        MisuseError, match=rf"pattern Trial: {method}\(\) raised {error.__name__}: on purpose at "
+    ):
+        read(pattern)

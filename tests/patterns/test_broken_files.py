@@ -1,6 +1,7 @@
 """A broken pattern file is one clear line and exit code 2, within a time limit, and the process lives on."""
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -8,7 +9,7 @@ import time
 
 import pytest
 import torch
-from broken_files import BROKEN, text_of, write_broken
+from broken_files import BROKEN, text_of, told_of, write_broken
 from torch import nn
 
 from fusionkit.cli import main
@@ -37,8 +38,8 @@ def register(path):
 def test_the_library_raises_one_line(tmp_path, what):
     exit_function = os._exit
     with pytest.raises(MisuseError) as caught:
-        register(write_broken(tmp_path, what))
-    assert BROKEN[what][2] in str(caught.value)
+        register(path := write_broken(tmp_path, what))
+    assert told_of(what, path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert os._exit is exit_function
 
@@ -50,14 +51,44 @@ def test_the_whole_file_is_registered(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "what", ["loop at import", "loop in replacement", "os._exit at import", "too few arguments"]
+    "what",
+    [
+        "loop at import",
+        "loop in replacement",
+        "os._exit at import",
+        "too few arguments",
+        "MemoryError in pattern",
+    ],
 )
 def test_the_command_ends_with_2_and_one_line(tmp_path, capsys, what):
     path = write_broken(tmp_path, what)
     assert main(["explain", "llama", "--pattern", str(path)]) == 2
     told = capsys.readouterr().err.splitlines()
-    assert BROKEN[what][2] in told[-1]
+    assert told_of(what, path) in told[-1]
     assert told[-1].startswith("fusionkit: ")
+
+
+def test_a_chain_that_is_too_long_is_told_apart_from_endless_recursion(tmp_path, monkeypatch):
+    monkeypatch.setattr("fusionkit.patterns.time_limit.TIME_LIMIT_S", 30.0)
+    path = tmp_path / "trial_pattern.py"
+    path.write_text(text_of("pattern", "for _ in range(300): x = -x\nreturn x * w"))
+    with pytest.raises(MisuseError, match="Trial: is too long a chain for torch's matcher") as caught:
+        register(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["pattern", "replacement"])
+def test_torch_logs_nothing_of_an_op_that_fails(tmp_path, caplog, part):
+    path = tmp_path / "trial_pattern.py"
+    path.write_text(text_of(part, "return torch.sigmoid(x) * w[:7]"))
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addHandler(caplog.handler)
+    try:
+        with pytest.raises(MisuseError, match="RuntimeError: "):
+            register(path)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("what", ["loop at import", "loop of ops in pattern"])
@@ -74,7 +105,7 @@ def test_another_thread_is_interrupted_as_well(tmp_path, what):
     thread.start()
     thread.join(30)
     assert not thread.is_alive()
-    assert BROKEN[what][2] in raised[0]
+    assert told_of(what, path) in raised[0]
 
 
 class Sigmoid(nn.Module):
@@ -91,9 +122,10 @@ def test_a_loop_at_the_sizes_of_the_model_alone_is_one_line(tmp_path):
         compile_subject(subject, config)
 
 
-def test_an_error_at_the_sizes_of_the_model_alone_is_a_miss(tmp_path):
+@pytest.mark.parametrize("line", ["a, b = x.unbind(0)", "if x.shape[0] > 2: raise MemoryError"])
+def test_an_error_at_the_sizes_of_the_model_alone_is_a_miss(tmp_path, line):
     path = tmp_path / "trial_pattern.py"
-    path.write_text(text_of("pattern", "a, b = x.unbind(0)\nreturn torch.sigmoid(x) * w"))
+    path.write_text(text_of("pattern", f"{line}\nreturn torch.sigmoid(x) * w"))
     config = CompilationConfig(fusion_patterns=select_patterns(()), pattern_files=(str(path),))
     subject = Subject(Sigmoid(), {"x": torch.randn(3, 16), "w": torch.randn(16)})
     assert compile_subject(subject, config).matches == ()

@@ -17,41 +17,53 @@ from fusionkit.subjects.places import short_path
 
 def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
     """The differences that only the matcher's own run shows; none where the structure or a literal differs."""
-    p, g = alignment.roots[0]
+    g = alignment.roots[0][1]
     if variant.unmatchable is not None and variant.unmatchable.kind == "unused_argument":
         unused = [node for node in variant.graph.nodes if node.op == "placeholder" and not node.users]
         return [
             Difference("unused_argument", node, g, "every argument used", f"{node.target} is not used")
             for node in unused
         ]
-    if answer.stage == "mutation":
-        node = _mutation_between(g.graph, answer)
-        return [
-            Difference(
-                "mutation_region",
-                p,
-                node or g,
-                "no mutation between the nodes of a match",
-                f"nodes on both sides: {answer.said}",
-            )
-        ]
-    if answer.stage == "meta":
-        bound = {
-            one.name: place for place, one in alignment.bindings.items() if isinstance(one, torch.fx.Node)
-        }
-        node = next(node for node in g.graph.nodes if node.name == answer.said)
-        return [Difference("missing_meta", bound.get(node.name), node, "a value in meta['val']", "none")]
-    if answer.stage == "retrace":
-        return [
-            Difference(
-                "retrace_error", _raising_node(variant) or p, g, "a trace at the site's shapes", answer.said
-            )
-        ]
-    if answer.stage == "check":
-        entry = cast_at_entry(alignment)
-        refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
-        return [refused] if entry is None else [refused, entry]
-    clash = _clashing_stand_in(variant) if answer.stage == "structure" else None
+    return _STAGES.get(answer.stage, _of_structure)(variant, alignment, answer)
+
+
+def _of_mutation(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    p, g = alignment.roots[0]
+    node = _mutation_between(g.graph, answer)
+    told = f"nodes on both sides: {answer.said}"
+    return [Difference("mutation_region", p, node or g, "no mutation between the nodes of a match", told)]
+
+
+def _of_meta(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    g = alignment.roots[0][1]
+    bound = {one.name: place for place, one in alignment.bindings.items() if isinstance(one, torch.fx.Node)}
+    node = next(node for node in g.graph.nodes if node.name == answer.said)
+    return [Difference("missing_meta", bound.get(node.name), node, "a value in meta['val']", "none")]
+
+
+def _of_retrace(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    p, g = alignment.roots[0]
+    return [
+        Difference(
+            "retrace_error", _raising_node(variant) or p, g, "a trace at the site's shapes", answer.said
+        )
+    ]
+
+
+def _of_check(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    """A replacement that does not fit; where the pattern begins behind a cast of the site, that is why."""
+    p, g = alignment.roots[0]
+    entry = cast_at_entry(alignment)
+    refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
+    return [refused] if entry is None else [refused, entry]
+
+
+def _of_structure(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+    """What no alignment shows: a stand-in that stands twice, outputs that the matcher cannot find."""
+    if answer.stage != "structure":
+        return []
+    p, g = alignment.roots[0]
+    clash = _clashing_stand_in(variant)
     if clash is not None:
         return [clash]
     if answer.said.startswith("no anchor found"):
@@ -61,6 +73,9 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
         )
         return [Difference("missing_node", p, g, "outputs that share a node", told)]
     return []
+
+
+_STAGES = {"mutation": _of_mutation, "meta": _of_meta, "retrace": _of_retrace, "check": _of_check}
 
 
 def _clashing_stand_in(variant: Variant) -> Difference | None:

@@ -28,6 +28,7 @@ from fusionkit.passes.registering import (
     scalars_of,
 )
 from fusionkit.passes.tracing import TraceFunction
+from fusionkit.patterns.time_limit import within_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +123,13 @@ def read_variant(
         tensors = (fake_like(tensor, device) for tensor in example_inputs(pattern))
         examples = dict(zip(wanted, tensors, strict=True))
         try:
-            found = _held_tensors(pattern, [(examples | scalars)[name] for name in names])
-            held = dict(zip(_free_names(names, found), found, strict=True))
-            given = examples | {name: mode.from_tensor(tensor) for name, tensor in held.items()}
-            graph = trace(_lifting(pattern.pattern, names, scalars, held), [*given.values()]).graph
-            new = trace(_lifting(pattern.replacement, names, scalars, held), [*given.values()]).graph
-            new = _with_numbers(new)
+            with within_limits(f"pattern {name_of(pattern)}: tracing it"):
+                found = _held_tensors(pattern, [(examples | scalars)[name] for name in names])
+                held = dict(zip(_free_names(names, found), found, strict=True))
+                given = examples | {name: mode.from_tensor(tensor) for name, tensor in held.items()}
+                graph = trace(_lifting(pattern.pattern, names, scalars, held), [*given.values()]).graph
+                new = trace(_lifting(pattern.replacement, names, scalars, held), [*given.values()]).graph
+                new = _with_numbers(new)
         except CALL_ERRORS as error:
             what = (str(error).splitlines() or ["?"])[0]
             raise MisuseError(

@@ -15,9 +15,12 @@ from fusionkit.match.matching import device_of
 from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay
+from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, name_of
 from fusionkit.passes.session import match_pass_for
+from fusionkit.patterns.time_limit import TimeLimitError
 from fusionkit.verdict import Verdict
 
 Candidate = tuple[Region, Callable[..., Any]]
@@ -52,7 +55,8 @@ class Hit:
 class Matched:
     """The hits of some groups. `by_name`: the classes that could be registered; `unusable`: why others could not.
 
-    `refused`: variant -> why a site that it matched was not replaced.
+    `refused`: variant -> why a site that it matched was not replaced. `endless`: unusable classes whose code does
+    not end in time.
     """
 
     graphs: Mapping[int, CapturedGraph]
@@ -60,6 +64,7 @@ class Matched:
     by_name: Mapping[str, PatternClass]
     unusable: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    endless: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
@@ -124,27 +129,60 @@ def match_groups(
 ) -> Matched:
     """Match the groups in copies of the graphs, in order; a class that cannot be registered is left out."""
     device = device_of(graphs)
-    unusable: dict[str, str] = {}
-    try:
-        matcher = match_pass_for(groups, capture.decompositions, device)
-    except MisuseError:
-        usable: dict[str, list[PatternClass]] = {group: [] for group in groups}
-        for group, classes in groups.items():
-            for pattern in classes:
-                try:
-                    match_pass_for({group: [pattern]}, capture.decompositions, device)
-                    usable[group].append(pattern)
-                except MisuseError as error:
-                    unusable[name_of(pattern)] = str(error)
-        groups = usable
-        matcher = match_pass_for(groups, capture.decompositions, device)
+    matcher, groups, unusable, endless = _usable(groups, capture.decompositions, device)
     found = [
         match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
     ]
     hits = [match for match in found if match.status == "hit"]
     refused = {match.variant: str(match.reason) for match in found if match.status != "hit"}
     by_name = {name_of(pattern): pattern for classes in groups.values() for pattern in classes}
-    return Matched({graph.key.index: graph for graph in graphs}, tuple(hits), by_name, unusable, refused)
+    by_index = {graph.key.index: graph for graph in graphs}
+    return Matched(by_index, tuple(hits), by_name, unusable, refused, endless)
+
+
+def _usable(
+    groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str
+) -> tuple[PatternMatchPass, Mapping[str, Sequence[PatternClass]], dict[str, str], frozenset[str]]:
+    """A match pass over the classes that can be registered, and why the others cannot.
+
+    The error of a class names it, so that only the rest is tried again: code that does not end is waited for once.
+    """
+    unusable: dict[str, str] = {}
+    endless: set[str] = set()
+    while True:
+        try:
+            return match_pass_for(groups, decompositions, device), groups, unusable, frozenset(endless)
+        except MisuseError as error:
+            found = _refused(error, groups, decompositions, device)
+            if found is None and not any(isinstance(group, FileGroup) for group in groups.values()):
+                raise
+        if found is None:  # an entry it is then
+            groups = {name: list(group) for name, group in groups.items()}
+            continue
+        refused, why = found
+        unusable[name_of(refused)] = str(why)
+        if isinstance(why, TimeLimitError):
+            endless.add(name_of(refused))
+        groups = {
+            name: [p for p in group if p is not refused] if refused in group else group
+            for name, group in groups.items()
+        }
+
+
+def _refused(
+    error: MisuseError, groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str
+) -> tuple[PatternClass, MisuseError] | None:
+    """The class that the error names, else the first one that cannot be registered even alone, and why."""
+    classes = [pattern for group in groups.values() for pattern in group]
+    named = [pattern for pattern in classes if str(error).startswith(f"pattern {name_of(pattern)}: ")]
+    if len(named) == 1:
+        return named[0], error
+    for pattern in named or classes:
+        try:
+            match_pass_for({"alone": [pattern]}, decompositions, device)
+        except MisuseError as alone:
+            return pattern, alone
+    return None
 
 
 def _region_of(hit: SiteMatch, inputs: list[torch.fx.Node], by_name: Mapping[str, torch.fx.Node]) -> Region:

@@ -118,13 +118,13 @@ def region_like(region: Region, anchor: Node) -> Region | None:
         near = dict.fromkeys(user for node in list(known.values()) for user in node.users)
         for other in near:
             trial = dict(known)
-            if _stands_for(region, output, other, trial):
+            if _stands_for(region, output, other, trial) and _apart(region, trial):
                 known = trial
                 break
         else:
             return None
     found = [known.get(node) for node in (*region.inputs, *region.nodes)]
-    if any(node is None for node in found):
+    if any(node is None for node in found) or not _apart(region, known):
         return None
     return Region(
         tuple(known[node] for node in region.inputs),
@@ -180,6 +180,12 @@ def _stands_for(region: Region, ours: Node, theirs: Node, known: dict[Node, Node
         if not (_stands_for(region, a, b, known) if inner else _kind(a) == _kind(b)):
             return False
     return True
+
+
+def _apart(region: Region, known: Mapping[Node, Node]) -> bool:
+    """Whether each node of the region has a node of its own: one cannot stand for two."""
+    found = [known[node] for node in region.nodes if node in known]
+    return len(set(found)) == len(found)
 
 
 def is_number(node: Node) -> bool:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch.fx
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path
 from fusionkit.errors import MisuseError
-from fusionkit.match.repairing.region import Region, region_of_nodes
+from fusionkit.match.repairing.region import Region, form_of, region_of_nodes
 from fusionkit.subjects.places import short_path
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def region_of_names(graph: CapturedGraph, names: Sequence[str]) -> Region:
-    """The region of the named nodes. Raises MisuseError for a name that the graph does not have."""
+def regions_of_names(graph: CapturedGraph, names: Sequence[str]) -> list[Region]:
+    """The regions of the named nodes, one for each part of them that hangs together, in graph order.
+
+    Raises MisuseError for a name that the graph does not have, and where parts of different forms meet again
+    behind a node that was left out.
+    """
     by_name = {node.name: node for node in graph.nodes}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise MisuseError(
             f"node '{unknown[0]}' is not in graph {graph.key.index}; give node names of `fusionkit capture`"
         )
-    return region_of_nodes(by_name[name] for name in names)
+    chosen = [by_name[name] for name in dict.fromkeys(names)]
+    parts = _hanging_together(chosen)
+    if len(parts) < 2:
+        return [region_of_nodes(chosen)]
+    regions = [region_of_nodes(part) for part in parts]
+    if len({form_of(region) for region in regions}) > 1:
+        whole = region_of_nodes(chosen)
+        if len(_hanging_together(whole.nodes)) == 1:
+            return [whole]
+    return regions
 
 
 def regions_of_lines(graph: CapturedGraph, lines: str) -> list[Region]:
@@ -74,10 +87,20 @@ def _ran_at(node: torch.fx.Node, file: str, first: int, last: int) -> bool:
 
 def _runs(chosen: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
     """The chosen nodes in groups that hang together within one module (or one below the other)."""
+    return _hanging_together(chosen, _one_module)
+
+
+def _hanging_together(
+    chosen: Sequence[torch.fx.Node],
+    joined_by: Callable[[torch.fx.Node, torch.fx.Node], bool] | None = None,
+) -> list[list[torch.fx.Node]]:
+    """The nodes in connected groups, in the order of their first nodes; `joined_by`: which edges count, all by default."""
     group = {node: {node} for node in chosen}
     for node in chosen:
         for operand in node.all_input_nodes:
-            if operand in group and _one_module(node, operand) and group[operand] is not group[node]:
+            if operand not in group or group[operand] is group[node]:
+                continue
+            if joined_by is None or joined_by(node, operand):
                 joined = group[operand] | group[node]
                 for member in joined:
                     group[member] = joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture
 from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.match.matching import device_of
 from fusionkit.match.repairing.forms import Form, find_forms
 from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
@@ -21,6 +24,7 @@ from fusionkit.match.repairing.source import PatternSource, groups_of_file, read
 from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.registering import name_of
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.store import write_text
 from fusionkit.verdict import Verdict
@@ -32,8 +36,8 @@ SCHEMA = "fusionkit.repair/1"
 class RepairReport:
     """`before` and `after`: hits with the old and the new file, counted by torch's matcher on the same graphs.
 
-    `sites`: every hit of the new file. `edits`: variant -> what was changed in it. `text`: the new file, None
-    unless `offered`; `reason` says why or why not.
+    `sites`: every hit of the new file. `missed`: the sites that stay missed with it, explained. `edits`: variant
+    -> what was changed in it. `text`: the new file, None unless `offered`; `reason` says why or why not.
     """
 
     pattern: str
@@ -44,6 +48,7 @@ class RepairReport:
     text: str | None
     offered: bool
     reason: str
+    missed: tuple[SiteExplanation, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether a repair is offered."""
@@ -57,6 +62,7 @@ class RepairReport:
             "before": self.before,
             "after": self.after,
             "sites": [site.to_dict() for site in self.sites],
+            "missed": [site.to_dict() for site in self.missed],
             "edits": {name: list(lines) for name, lines in self.edits.items()},
             "offered": self.offered,
             "reason": self.reason,
@@ -80,7 +86,8 @@ def repair(
     Nothing is compiled, and the old file stays as it is. The graphs are those of `config`'s window. The new file
     is offered only if torch's matcher counts more hits with it and every new hit's replacement is equal to the
     site's own nodes, on random inputs of the site's shapes, within the kit's tolerance of their float64
-    reference. Raises MisuseError for a pattern that does not exist or load, or a capture without such a window.
+    reference. Raises MisuseError for a pattern that does not exist or load, or none of whose variants can be
+    traced, or a capture without such a window.
     """
     use_target(current_target() or "cpu")
     window = (config or CompilationConfig()).window
@@ -101,7 +108,9 @@ class _Repair:
 
     def run(self) -> RepairReport:
         before = match_groups(self.capture, self.graphs, self.source.groups)
-        variants, untraceable = self.old_variants()
+        variants, untraceable = self.old_variants(before)
+        if untraceable and not variants and not before.count:
+            raise MisuseError(untraceable[0])
         taken = {node for hit in before.nodes() for node in hit}
         forms = find_forms(variants, [graph.module.graph for graph in self.graphs], taken, self.trace)
         written = self.write(forms)
@@ -109,10 +118,14 @@ class _Repair:
             return self.refused(before, self.nothing_found(before, forms, untraceable))
         return self.judge(before, written)
 
-    def old_variants(self) -> tuple[list[OldVariant], list[str]]:
+    def old_variants(self, before: Matched) -> tuple[list[OldVariant], list[str]]:
+        """What can be read of each variant, and the errors of the others; endless code is not tried again."""
         found, failed = [], []
         for group, classes in self.source.groups.items():
             for index, pattern in enumerate(classes):
+                if name_of(pattern) in before.endless:
+                    failed.append(before.unusable[name_of(pattern)])
+                    continue
                 try:
                     found.append(read_variant(pattern, group, index, self.trace, self.device))
                 except MisuseError as error:
@@ -163,7 +176,10 @@ class _Repair:
             return self.refused(before, f"hits would go from {before.count} to {len(hits)}")
         edits = {variant.name: variant.edits for variant in written}
         told = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
-        return RepairReport(self.source.label, before.count, len(hits), tuple(hits), edits, text, True, told)
+        missed = self.still_missed(text)
+        return RepairReport(
+            self.source.label, before.count, len(hits), tuple(hits), edits, text, True, told, missed
+        )
 
     def text(self, before: Matched, written: Sequence[NewVariant]) -> str:
         kept = {
@@ -176,6 +192,17 @@ class _Repair:
         with tempfile.TemporaryDirectory() as folder:
             path = write_text(Path(folder) / self.source.file_name, text)
             return match_groups(self.capture, self.graphs, groups_of_file(path, with_entries=True))
+
+    def still_missed(self, text: str) -> tuple[SiteExplanation, ...]:
+        """The sites that the new file misses, with the causes as explain tells them."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_text(Path(folder) / self.source.file_name, text)
+            window = self.graphs[0].window
+            try:
+                reports = explain_capture(self.capture, path, window=window)
+            except MisuseError:  # what was proven stays so, if it cannot be explained any further
+                return ()
+        return tuple(_placed(site, folder) for report in reports for site in report.missed)
 
     def refused(self, before: Matched, reason: str) -> RepairReport:
         hits = tuple(before.prove(self.seed, set()))
@@ -193,6 +220,15 @@ class _Repair:
             return untraceable[0]
         more = f"{before.count} sites hit already, and no other place" if before.count else "no place"
         return f"{more} of this graph computes what the replacement gives; nothing to write from"
+
+
+def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:
+    """Without the folder that the new file stood in while it was explained."""
+    causes = [
+        dataclasses.replace(cause, pattern_source=cause.pattern_source.replace(f"{folder}/", ""))
+        for cause in site.causes
+    ]
+    return dataclasses.replace(site, causes=tuple(causes), place=None)
 
 
 def _why_dropped(wrong: str, refused: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.errors import MisuseError
-from fusionkit.match.repairing.proof import match_groups
+from fusionkit.match.repairing.proof import Matched, match_groups
 from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
-from fusionkit.match.repairing.region_choice import module_chain, region_of_names, regions_of_lines
+from fusionkit.match.repairing.region_choice import module_chain, regions_of_lines, regions_of_names
 from fusionkit.match.repairing.source import groups_of_file
 from fusionkit.match.repairing.synthesis_ops import take_op
 from fusionkit.match.repairing.synthesis_writing import WrittenForm, write_forms, write_group
@@ -25,8 +25,10 @@ SCHEMA = "fusionkit.synthesize/1"
 
 @dataclass(frozen=True, slots=True)
 class SynthesisReport:
-    """`sites`: regions of the chosen forms in the graphs; `hits`: how many the file takes, by torch's matcher.
+    """`sites`: regions of the chosen forms in the graphs; `hits`: how many of them the file takes, by torch's matcher.
 
+    `besides`: how many other places it takes. `reason`: why it does not take a site that was chosen, "" where it
+    takes each one; such a file is not written.
     `taken`: for each class the fused op of its replacement with the error that was measured, or None: then the
     replacement repeats the search part and is the user's to write.
     """
@@ -36,6 +38,8 @@ class SynthesisReport:
     hits: int
     taken: tuple[tuple[str, str | None], ...]
     text: str
+    besides: int = 0
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The synthesize JSON."""
@@ -44,12 +48,16 @@ class SynthesisReport:
             "name": self.name,
             "sites": self.sites,
             "hits": self.hits,
+            "besides": self.besides,
+            "reason": self.reason,
             "replacements": [{"class": cls, "taken": told} for cls, told in self.taken],
             "text": self.text,
         }
 
     def write(self, out: Path) -> Path:
-        """Write the file. Raises MisuseError when something stands at `out` already."""
+        """Write the file. Raises MisuseError when it misses a chosen site, or something stands at `out` already."""
+        if self.reason:
+            raise MisuseError(f"{out}: not written, {self.reason}")
         if out.exists():
             raise MisuseError(f"{out}: exists already and is never overwritten; give another --out")
         return write_text(out, self.text)
@@ -77,34 +85,76 @@ def synthesize(
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
     names = FusionNames(name)
     forms: list[WrittenForm] = []
-    for found in _forms(capture, window, nodes, lines):
+    chosen = _chosen(graphs, nodes, lines)
+    for found in _forms(graphs, chosen):
         forms += write_forms(found, names, len(forms) + 1, take_op(found[0]))
     text = write_group(forms, names, capture.subject)
     with tempfile.TemporaryDirectory() as folder:
         path = write_text(Path(folder) / names.file, text)
-        hits = match_groups(capture, graphs, groups_of_file(path)).count
+        matched = match_groups(capture, graphs, groups_of_file(path))
+    regions = [region for form in forms for region in form.regions]
+    hits = _hits_of(regions, matched)
+    taking = [hit for hit in hits if hit is not None]
     return SynthesisReport(
-        name, sum(len(form.regions) for form in forms), hits, tuple(map(_told, forms)), text
+        name,
+        sites=len(regions),
+        hits=len(taking),
+        taken=tuple(map(_told, forms)),
+        text=text,
+        besides=matched.count - len(set(taking)),
+        reason=_why_missed(chosen, matched),
     )
 
 
-def _forms(capture: Capture, window: str, nodes: Sequence[str], lines: str | None) -> list[list[Region]]:
-    """The regions of each chosen form, in every graph of the window."""
-    graphs = capture.in_window(window)
+def _hits_of(regions: Sequence[Region], matched: Matched) -> list[int | None]:
+    """The number of the hit that covers each region, None where none does."""
+    of_node = {node: number for number, nodes in enumerate(matched.nodes()) for node in nodes}
+    covering = [{of_node.get(node) for node in region.nodes} for region in regions]
+    return [numbers.pop() if len(numbers) == 1 else None for numbers in covering]
+
+
+def _why_missed(chosen: Sequence[Region], matched: Matched) -> str:
+    """What keeps the file from the first chosen site that it misses; "" where it takes them all."""
+    hits = _hits_of(chosen, matched)
+    missed = [region for region, hit in zip(chosen, hits, strict=True) if hit is None]
+    if not missed:
+        return ""
+    told = f"it takes {len(chosen) - len(missed)} of {len(chosen)} chosen sites and misses '{missed[0].outputs[0].name}'"
+    for reason in (*matched.unusable.values(), *matched.refused.values()):
+        return f"{told}: {reason}"
+    if missed[0].leaks:
+        return f"{told}: inner node '{missed[0].leaks[0].name}' is used outside; choose its users as well"
+    return f"{told}; choose the nodes of one fusion from its inputs to its output"
+
+
+def _chosen(graphs: Sequence[CapturedGraph], nodes: Sequence[str], lines: str | None) -> list[Region]:
+    """The chosen sites, in every graph that has them."""
     chosen: list[Region] = []
     problem: MisuseError | None = None
     for graph in graphs:
         try:
-            chosen += [region_of_names(graph, nodes)] if lines is None else regions_of_lines(graph, lines)
+            chosen += regions_of_names(graph, nodes) if lines is None else regions_of_lines(graph, lines)
         except MisuseError as error:
             problem = problem or error
     if not chosen and problem is not None:
         raise problem
+    for region in chosen:
+        if not region.inputs:
+            raise MisuseError(
+                f"node '{region.outputs[0].name}': the chosen nodes take no tensor, so a pattern has no argument there;"
+                " choose nodes that compute something from one"
+            )
+    return chosen
+
+
+def _forms(graphs: Sequence[CapturedGraph], chosen: Sequence[Region]) -> list[list[Region]]:
+    """The regions of each chosen form in the graphs, the chosen one first: it gives the arguments their names."""
     forms: dict[Any, list[Region]] = {}
     for region in chosen:
         if form_of(region) not in forms:
             same = regions_like(region, [graph.module.graph for graph in graphs])
-            forms[form_of(region)] = [item for item in same if not item.leaks] or [region]
+            others = [item for item in same if not item.leaks and set(item.nodes) != set(region.nodes)]
+            forms[form_of(region)] = [region, *others]
     return list(forms.values())
 
 

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusionkit.capture.sources import source_line
 from fusionkit.errors import MisuseError
 from fusionkit.match.repairing.region import enclose, form_of, region_like, region_of_nodes, regions_like
-from fusionkit.match.repairing.region_choice import parse_lines, region_of_names, regions_of_lines
+from fusionkit.match.repairing.region_choice import parse_lines, regions_of_lines, regions_of_names
 
 NORM = "model.layers.0.input_layernorm"
 A = torch.ops.aten
@@ -62,11 +62,34 @@ class TestChosenNodes:
 
     def test_unknown_names_and_placeholders_are_refused(self, llama):
         with pytest.raises(MisuseError, match="'nonesuch' is not in graph 0"):
-            region_of_names(llama, ["nonesuch"])
+            regions_of_names(llama, ["nonesuch"])
         with pytest.raises(MisuseError, match="is a placeholder"):
             region_of_nodes(llama.nodes[:1])
         with pytest.raises(MisuseError, match="no node was chosen"):
             region_of_nodes([])
+
+
+class TestNames:
+    def test_what_hangs_together_is_a_region_of_its_own(self, llama):
+        rsqrts = [node.name for node in llama.nodes if node.target is A.rsqrt.default]
+        found = regions_of_names(llama, rsqrts[:2])
+        assert [region.outputs[0].name for region in found] == rsqrts[:2]
+
+    def test_a_node_left_out_in_the_middle_is_named(self, llama):
+        nodes = norm_nodes(llama)
+        with pytest.raises(MisuseError, match=f"'{nodes[2].name}' lies between"):
+            regions_of_names(llama, [node.name for node in nodes if node is not nodes[2]])
+
+    def test_one_node_cannot_stand_for_two(self):
+        def build(graph, a, b):
+            made = [graph.call_function(A.neg.default, (x,)) for x in (a, a)]
+            graph.output((*made, graph.call_function(A.neg.default, (b,))))
+
+        graph = small_graph(build)
+        one, two, alone = (node for node in graph.nodes if node.target is A.neg.default)
+        region = enclose([one.args[0]], [one, two])
+        assert region_like(region, one).outputs == (one, two)
+        assert region_like(region, alone) is None
 
 
 class TestEnclose:

@@ -132,6 +132,67 @@ class TestOffered:
         assert (report.before, report.offered) == (5, False)
 
 
+class TestStillMissed:
+    """One site of two can be mended; the other has an inner node that is used elsewhere too."""
+
+    class Model(torch.nn.Module):
+        def norm(self, x, weight):
+            h = x.to(torch.float32)
+            scale = torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
+            return (h * scale * weight).to(x.dtype), scale
+
+        def forward(self, x, y, weight):
+            return self.norm(x, weight)[0], *self.norm(y, weight)
+
+    def test_each_with_its_causes_in_text_and_json(self, tmp_path, capsys):
+        from fusionkit.capture.capturing import capture_graphs
+        from fusionkit.subjects.build import Subject
+
+        inputs = (torch.randn(2, 3, 4, 16).bfloat16(), torch.randn(2, 3, 4, 16).bfloat16())
+        subject = Subject(model=self.Model(), inputs=(*inputs, torch.rand(16).bfloat16()), name="half")
+        capsule = write_capsule(capture_graphs(subject), tmp_path / "half.json")
+        old = odd_file(tmp_path, dim="[-1]")
+        words = ["repair", str(capsule), "--pattern", str(old), "--out"]
+        assert main([*words, str(tmp_path / "one_pattern.py"), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["before"], told["after"]) == (0, 1)
+        (missed,) = told["missed"]
+        assert [(c["type"], c["graph_node"]) for c in missed["causes"]] == [("extra_user", "rsqrt_1")]
+        assert missed["causes"][0]["pattern_source"].startswith("odd_rms_norm_pattern.py:")
+        assert main([*words, str(tmp_path / "two_pattern.py")]) == 0
+        text = capsys.readouterr().out
+        assert any("still missed" in line and f"({missed['anchor']}," in line for line in text.splitlines())
+        assert "    extra_user: pattern node " in text
+
+
+class TestUntraceable:
+    def broken(self, folder, statement):
+        path = odd_file(folder)
+        text = path.read_text().replace("        variance = ", f"        {statement}\n        variance = ")
+        path.write_text(text)
+        return path
+
+    def test_is_misuse_as_explain_has_it(self, flux, tmp_path, capsys):
+        capsule = write_capsule(flux, tmp_path / "flux.json")
+        path = self.broken(tmp_path, "raise ValueError('odd')")
+        assert main(["repair", str(capsule), "--pattern", str(path), "--out", str(tmp_path / "x.py")]) == 2
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fusionkit: ")]
+        assert len(said) == 1
+        assert "pattern Trial: cannot be traced" in said[0]
+
+    def test_code_without_end_is_waited_for_once(self, flux, tmp_path, monkeypatch):
+        from fusionkit.patterns import time_limit
+
+        monkeypatch.setattr(time_limit, "TIME_LIMIT_S", 1.0)
+        path = self.broken(tmp_path, "HELD.add_(1)\n        while True: pass")
+        tried = tmp_path / "tried.txt"
+        text = path.read_text().replace("HELD.add_(1)", f"open({str(tried)!r}, 'a').write('x')")
+        path.write_text(text)
+        with pytest.raises(MisuseError, match="pattern Trial: tracing it does not end within 1 s"):
+            repair(flux, path)
+        assert tried.read_text() == "x"
+
+
 class TestNotOffered:
     def test_where_the_replacement_is_wrong(self, flux, tmp_path):
         path = write_trial(tmp_path, "scaled by 1.01", eps="1e-6")

@@ -13,6 +13,8 @@ from fusionkit.capture.sources import module_path
 from fusionkit.cli import main
 from fusionkit.errors import MisuseError
 from fusionkit.match.matching import match_capture
+from fusionkit.match.repairing import synthesis
+from fusionkit.match.repairing.proof import Matched
 from fusionkit.match.repairing.synthesis import synthesize
 from fusionkit.match.repairing.synthesis_ops import FORMS
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
@@ -75,6 +77,51 @@ class TestSites:
         assert (report.sites, report.hits) == (2, 2)
         assert "def replacement(x, weight, eps=1e-06):" in report.text
         assert "npu_rms_norm(x, weight, eps)[0]" in report.text
+
+
+class TestChosenSites:
+    Q_ROPE = ("mul_5", "slice_4", "slice_5", "neg", "cat_2", "mul_6", "add_4")
+    K_ROPE = ("mul_7", "slice_6", "slice_7", "neg_1", "cat_3", "mul_8", "add_5")
+
+    def test_the_chosen_node_is_the_one_that_is_described(self, llama):
+        """The norm's gain alone: the product of any two tensors is of its form, but the file is about the norm."""
+        node = nodes_below(llama, "model.layers.0.input_layernorm")[-1]
+        report = synthesize(llama, "gain", nodes=[node])
+        assert "1 nodes of model.layers.0.input_layernorm" in report.text
+        inputs = report.text.partition("return [")[2].partition("]\n\n")[0]
+        assert [line.strip() for line in inputs.splitlines() if "empty" in line] == [
+            'torch.empty([64], dtype=dtype, device="meta"),',
+            'torch.empty([1, 16, 64], dtype=dtype, device="meta"),',
+        ]
+        assert report.hits == report.sites == 21
+        assert report.besides == 2
+
+    def test_two_sites_of_one_form_are_two_sites_of_one_class(self, llama):
+        report = synthesize(llama, "my_rope", nodes=[*self.Q_ROPE, *self.K_ROPE])
+        assert (report.sites, report.hits, report.besides) == (4, 4, 0)
+        assert [cls for cls, _ in report.taken] == ["MyRopePattern"]
+        assert "def pattern(x, other, other_2):" in report.text
+
+    def test_sites_of_two_forms_are_two_classes(self, llama):
+        report = synthesize(llama, "both", nodes=["neg", "add_5", "mul_7", "mul_8"])
+        assert [cls for cls, _ in report.taken] == ["BothPattern", "Both2Pattern"]
+
+    def test_nodes_without_any_input_are_refused(self, llama):
+        with pytest.raises(MisuseError, match="'arange': the chosen nodes take no tensor"):
+            synthesize(llama, "x", nodes=["arange"])
+
+    def test_a_file_that_misses_a_chosen_site_is_not_written(self, llama, tmp_path, monkeypatch, capsys):
+        missing = Matched({}, (), {}, {"APattern": "pattern APattern: too odd"})
+        monkeypatch.setattr(synthesis, "match_groups", lambda *_: missing)
+        out = tmp_path / "a_pattern.py"
+        report = synthesize(llama, "a", nodes=["mul_4"])
+        assert report.reason.endswith("0 of 1 chosen sites and misses 'mul_4': pattern APattern: too odd")
+        with pytest.raises(MisuseError, match="not written, it takes 0 of 1"):
+            report.write(out)
+        capsule = write_capsule(llama, tmp_path / "llama.json")
+        assert main(["synthesize", str(capsule), "--nodes", "mul_4", "--out", str(out)]) == 1
+        assert "no file is written: it takes 0 of 1 chosen sites" in capsys.readouterr().out
+        assert not out.exists()
 
 
 class TestReplacement:
