@@ -92,7 +92,9 @@ BACKENDS = {
 
 
 @pytest.mark.parametrize(
-    ("backend", "level"), BACKENDS.items(), ids=["aot", "aot directly", "pattern pass", "inherited pass"]
+    ("backend", "level"),
+    BACKENDS.items(),
+    ids=["fusionkit", "aot_eager", "aot", "aot directly", "pattern pass", "inherited pass"],
 )
 def test_both_sites_are_counted_and_nothing_is_rewritten(backend, level):
     call = common.AotAutograd.__call__
