@@ -121,7 +121,9 @@ def _execute(path: Path) -> ModuleType:
             raise _of_file(error, path) from error
         except (Exception, SystemExit) as error:
             frames = [
-                frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+                frame
+                for frame in traceback.extract_tb(error.__traceback__)
+                if Path(frame.filename).resolve() == path.resolve()
             ]
             where = f" line {frames[-1].lineno}" if frames else ""
             what = (str(error).splitlines() or [""])[0]

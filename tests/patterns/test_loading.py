@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +93,11 @@ def test_bad_files_are_one_line(write, text, message):
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(MisuseError, match=r"nowhere.py: cannot read \(No such file"):
         load_pattern_file(tmp_path / "nowhere.py")
+
+
+def test_a_relative_path_keeps_the_line(tmp_path, monkeypatch):
+    use_target("cpu")
+    monkeypatch.chdir(tmp_path)
+    Path("odd_pattern.py").write_text("\nimport no_such_module\n", "utf-8")
+    with pytest.raises(MisuseError, match=r"^odd_pattern\.py line 2: ModuleNotFoundError"):
+        load_pattern_file(Path("odd_pattern.py"))
