@@ -70,23 +70,24 @@ class Explainer:
     def __init__(
         self, graph: CapturedGraph, variants: Sequence[Variant], taken: Mapping[str, str] | None = None
     ) -> None:
-        self._graph = graph
         self._variants = variants
         self._taken = dict(taken or {})
         self._places = Places(graph.nodes, variants)
-        self._found: dict[frozenset[str], list[Place]] = {}
+        self._found: dict[frozenset[str], list[tuple[Place, frozenset[str]]]] = {}
 
     def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
         """Every place that most of a variant's ops stand at, the nearest first; `skip` names nodes of matches."""
-        near = [place for place in self._all(skip) if place.is_near]
+        near = [place for place, _ in self._all(skip) if place.is_near]
         return [self.tell(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
 
     def explain(
         self, module: str, ordinal: int, skip: frozenset[str] = frozenset(), of: int = 1
     ) -> SiteExplanation:
         """Explain the `ordinal`-th of `of` unmatched sites of module path `module`; `skip` names nodes of matches."""
-        own = [p for p in self._all(skip) if any(below(path, module) for path in p.modules)]
-        exact = [p for p in own if any(path == module for path in p.modules)] or own
+        every = self._all(skip)
+        exact = [place for place, paths in every if module in paths] or [
+            place for place, paths in every if any(below(path, module) for path in paths)
+        ]
         if not exact:
             exact = self._below(module, skip)
         if not exact:
@@ -115,7 +116,7 @@ class Explainer:
             )
         return SiteExplanation(
             root.name,
-            _module_of(place),
+            module_path(root),
             source_line(root),
             "miss",
             variant.name,
@@ -158,10 +159,11 @@ class Explainer:
                 ]
         return []
 
-    def _all(self, skip: frozenset[str]) -> list[Place]:
+    def _all(self, skip: frozenset[str]) -> list[tuple[Place, frozenset[str]]]:
+        """Every place with the modules of its nodes, read once: each missed site is looked up among all of them."""
         if skip not in self._found:
             free = [node for node in self._places.nodes if node.name not in skip]
-            self._found[skip] = self._places.find(free)
+            self._found[skip] = [(place, place.modules) for place in self._places.find(free)]
         return self._found[skip]
 
     def _below(self, module: str, skip: frozenset[str]) -> list[Place]:
@@ -192,11 +194,6 @@ class Explainer:
         return SiteExplanation(
             calls[0].name, module, source_line(calls[0]), "miss", variant.name, (cause_of(difference),)
         )
-
-
-def _module_of(place: Place) -> str:
-    """The module of the site: that of its root, or of most of its nodes where the root has none."""
-    return module_path(place.alignment.roots[0][1])
 
 
 def below(path: str, module: str) -> bool:

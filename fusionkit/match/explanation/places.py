@@ -83,20 +83,26 @@ class Places:
         Cheap alignments first: dear ones, up to the last of `budgets`, are looked for only where no cheap one is near.
         """
         nodes = self.nodes if free is None else free
+        allowed = None if free is None else set(free)
+        telling = self.telling()
         found: list[Place] = []
         for budget in budgets:
-            found = self._found_within(budget, nodes, None if free is None else set(free))
+            found = self._found_within(budget, telling, nodes, allowed)
             if any(place.is_near for place in found):
                 break
         return self._apart(found)
 
     def _found_within(
-        self, budget: float, nodes: Sequence[torch.fx.Node], allowed: set[torch.fx.Node] | None
+        self,
+        budget: float,
+        telling: Sequence[str],
+        nodes: Sequence[torch.fx.Node],
+        allowed: set[torch.fx.Node] | None,
     ) -> list[Place]:
         """What one telling op finds nearly right needs no other one; where its places are poor, the next is tried."""
         found: list[Place] = []
         settled: set[torch.fx.Node] = set()
-        for wanted in self.telling():
+        for wanted in telling:
             for anchor in nodes:
                 if self.calls[anchor].packet != wanted or anchor in settled:
                     continue

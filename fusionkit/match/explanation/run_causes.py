@@ -50,6 +50,7 @@ class RunCauses:
         self._variants = variants
         self._elsewhere: dict[str, tuple[SiteMatch, ...]] | None = None
         self._equals: dict[str, str] | None = None
+        self._retraced: dict[tuple[str, Variant], Variant] = {}
 
     def add(self, item: SiteExplanation) -> SiteExplanation:
         """The explanation with what only runs show, before what the alignment shows."""
@@ -130,14 +131,11 @@ class RunCauses:
         if item.place is None or isinstance(item.place.variant, EntryVariant):
             return item.causes
         root = item.place.alignment.roots[0][1]
-        pattern = item.place.variant.pattern
         used = self._matching.traced_with
         for name in DECOMPOSITIONS:
             if name == used:
                 continue
-            trace = make_tracer(decomposition_table(name), sources=True)
-            other = Variant(pattern, trace, self._matching.device)
-            if other.ask(root).stage == "hit":
+            if self._traced_with(name, item.place.variant).ask(root).stage == "hit":
                 note = f"the pattern was traced with table '{used}', and hits when traced with '{name}'"
                 return tuple(
                     dataclasses.replace(cause, fix=f"{note}: trace it with that table")
@@ -146,6 +144,14 @@ class RunCauses:
                     for cause in item.causes
                 )
         return item.causes
+
+    def _traced_with(self, table: str, variant: Variant) -> Variant:
+        """The variant traced with another table, once for all sites."""
+        key = (table, variant)
+        if key not in self._retraced:
+            trace = make_tracer(decomposition_table(table), sources=True)
+            self._retraced[key] = Variant(variant.pattern, trace, self._matching.device)
+        return self._retraced[key]
 
 
 def idle_variants(variants: Sequence[Variant]) -> dict[str, Cause]:
