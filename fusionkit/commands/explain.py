@@ -81,8 +81,11 @@ def _print(report: ExplainReport) -> None:
     for match in report.hits.skipped:
         write_line(f"  skipped {told(match.module)} ({match.anchor}): {match.reason}")
     for first, *others in _alike(report.missed):
+        nearest = (
+            "nearest variant" if first.near else "nothing here comes near; of all variants the nearest is"
+        )
         write_line(
-            f"  missed {told(first.module)} ({told(first.anchor)}, {told(first.source)}), nearest variant"
+            f"  missed {told(first.module)} ({told(first.anchor)}, {told(first.source)}), {nearest}"
             f" {first.pattern}"
         )
         if others:

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from fusionkit.subjects.sites import ExpectedCount
 
 
+# What a subject is built with where nothing is said; the size, dtype and decompositions of a capsule are its own.
+_BUILT_WITH = {"size": "tiny", "dtype": "bfloat16", "decompositions": "none"}
+
+
 def add_subject_options(parser: argparse.ArgumentParser) -> None:
     """The subject and how it is built and compiled."""
     parser.add_argument("subject", metavar="SUBJECT", help="a table name, module:factory, or a capsule file")
-    parser.add_argument("--size", choices=("tiny", "full"), default="tiny", help="default tiny")
+    parser.add_argument("--size", choices=("tiny", "full"), default=_BUILT_WITH["size"], help="default tiny")
     parser.add_argument("--target", default="cpu", help="cpu (default), npu-dry or npu")
-    parser.add_argument("--dtype", default="bfloat16", help="default bfloat16")
+    parser.add_argument("--dtype", default=_BUILT_WITH["dtype"], help="default bfloat16")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument(
         "--window",
@@ -31,7 +35,12 @@ def add_subject_options(parser: argparse.ArgumentParser) -> None:
         default="before-freezing",
         help="default before-freezing",
     )
-    parser.add_argument("--decompositions", choices=("none", "inductor"), default="none", help="default none")
+    parser.add_argument(
+        "--decompositions",
+        choices=("none", "inductor"),
+        default=_BUILT_WITH["decompositions"],
+        help="default none",
+    )
 
 
 def add_graph_options(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +116,9 @@ def make_matching(
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule
 
-        _refuse_graph_options(arguments)
         use_target(arguments.target)
         capture = read_capsule(Path(arguments.subject))
+        _refuse_build_options(arguments, capture)
         chosen = default_patterns(capture.counts) if patterns is None else patterns
         return match_capture(capture, config_for(arguments, chosen, files)), dict(capture.counts)
     subject = load(arguments, train=arguments.train)
@@ -136,9 +145,10 @@ def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Ca
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule
 
-        _refuse_graph_options(arguments)
         use_target(arguments.target)
-        return read_capsule(Path(arguments.subject))
+        capture = read_capsule(Path(arguments.subject))
+        _refuse_build_options(arguments, capture)
+        return capture
     subject = load(arguments, train=arguments.train)
     step("counting sites in eager mode")
     counts = expected_counts(subject)
@@ -150,12 +160,20 @@ def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Ca
     return with_counts(capture, subject.model, counts)
 
 
-def _refuse_graph_options(arguments: argparse.Namespace) -> None:
+def _refuse_build_options(arguments: argparse.Namespace, capture: Capture) -> None:
+    """Refuse options of the build that a capsule can no longer follow; those that say what it is already are fine."""
     if arguments.train or arguments.dynamic:
         raise MisuseError(
             f"{arguments.subject}: a capsule's graphs are made already; give --train and --dynamic to"
             " `fusionkit capture`"
         )
+    for option, default in _BUILT_WITH.items():
+        given, made = getattr(arguments, option), getattr(capture, option)
+        if given not in (default, made):
+            raise MisuseError(
+                f"{arguments.subject}: the capsule was made with --{option} {made}; give --{option} {given} to"
+                " `fusionkit capture`"
+            )
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

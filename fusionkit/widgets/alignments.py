@@ -36,6 +36,10 @@ _SIGNS = {"same": "=", "differs": DIFFERS, "pattern only": "\N{MINUS SIGN}", "gr
 _TINTS = {"differs": "#d4a72c22", "pattern only": "#cf222e22", "graph only": "#0969da22"}
 _FIELDS = {"argument_order": "operand order", "extra_user": "users", "shared_node": "operand"}
 _SHOWN_SITES = 8
+_NOT_NEAR = (
+    "Nothing at this site comes near: most ops of every variant are absent. What lies nearest is shown with what stands"
+    " in their place; no edit would mend this pattern."
+)
 
 
 def alignments_html(explained: Explained, caption: str | None = None, *, empty: str = NOTHING_TO_SHOW) -> str:
@@ -76,8 +80,9 @@ def site_html(pattern: str, site: SiteExplanation, edit: EditMarkup = diff_block
         f"{pattern} at {where}",
         empty="the graph's nodes are not at hand, so nothing is drawn",
     )
+    far = "" if site.near else f'<p style="{_NOTE}">{_NOT_NEAR}</p>'
     return (
-        f'<div style="{_BESIDE}"><div style="{_ROWS}">{rows_html(site)}</div>'
+        f'{far}<div style="{_BESIDE}"><div style="{_ROWS}">{rows_html(site)}</div>'
         f'<div style="{_DRAWN}">{drawn}</div></div>{told}'
     )
 

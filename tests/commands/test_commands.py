@@ -91,6 +91,20 @@ def test_capture_then_hits_and_explain_from_the_capsule(capsys, tmp_path):
     assert [site["status"] for site in json.loads(out)["sites"]] == ["hit"]
 
 
+@pytest.mark.parametrize(
+    "words", [("--dtype", "float32"), ("--size", "full"), ("--decompositions", "inductor")]
+)
+def test_a_capsule_is_not_built_anew(capsys, tmp_path, words):
+    """What a capsule was made with may be said again; anything else is refused, not ignored."""
+    capsule = tmp_path / "small.json"
+    assert run(capsys, "capture", SUBJECT, "--out", str(capsule))[0] == 0
+    for command in (("hits",), ("explain", "--pattern", "rms_norm")):
+        code, _, err = run(capsys, command[0], str(capsule), *command[1:], *words)
+        assert code == 2
+        assert f"give {' '.join(words)} to `fusionkit capture`" in err
+        assert run(capsys, command[0], str(capsule), *command[1:], "--dtype", "bfloat16")[0] == 0
+
+
 def test_explain_a_file_that_misses(capsys, tmp_path):
     trial = write_trial(tmp_path, eps="2e-6")
     code, out, _ = run(capsys, "explain", SUBJECT, "--pattern", str(trial), "--json")

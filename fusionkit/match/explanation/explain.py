@@ -31,7 +31,8 @@ class SiteExplanation:
 
     `anchor`: the graph node at which the pattern would end. `stage` and `said`: where torch's matcher stopped, and
     its own words. `nodes`: the graph nodes that take part; `rows`: pattern and graph side by side. `place`: the
-    alignment itself, for what goes on from here.
+    alignment itself, for what goes on from here. `near`: whether most of the variant's ops stand here; where not,
+    the causes say what is there instead, and no edit is named.
     """
 
     anchor: str
@@ -45,6 +46,7 @@ class SiteExplanation:
     nodes: tuple[str, ...] = ()
     rows: tuple[AlignedRow, ...] = ()
     place: Place | None = None
+    near: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The site of the explain JSON."""
@@ -57,6 +59,7 @@ class SiteExplanation:
             "stage": self.stage,
             "matcher": self.said,
             "nodes": list(self.nodes),
+            "near": self.near,
             "causes": [cause.to_dict() for cause in self.causes],
         }
 
@@ -102,7 +105,8 @@ class Explainer:
         root = alignment.roots[0][1]
         answer = variant.ask(root)
         differences = self._differences(place, answer)
-        causes = [cause_of(difference, edit_of(difference, alignment)) for difference in differences]
+        near = place.is_near
+        causes = [cause_of(item, edit_of(item, alignment) if near else None) for item in differences]
         if answer.stage in ("hit", "check"):  # it would match by itself, so who took its nodes comes first
             causes = [*self._consumed(place), *causes]
         if not causes:
@@ -126,6 +130,7 @@ class Explainer:
             tuple(node.name for node in alignment.graph_nodes),
             aligned_rows(variant, alignment, differences),
             place,
+            near,
         )
 
     def _differences(self, place: Place, answer: Answer) -> list[Difference]:
@@ -187,13 +192,13 @@ class Explainer:
             cause = plain_cause(
                 "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
             )
-            return SiteExplanation("", module, "", "miss", variant.name, (cause,))
+            return SiteExplanation("", module, "", "miss", variant.name, (cause,), near=False)
         difference = Difference(
             "decomposition", root, calls[0], describe(root), ", ".join(seen) or describe(calls[0])
         )
-        return SiteExplanation(
-            calls[0].name, module, source_line(calls[0]), "miss", variant.name, (cause_of(difference),)
-        )
+        cause = cause_of(difference)
+        where = source_line(calls[0])
+        return SiteExplanation(calls[0].name, module, where, "miss", variant.name, (cause,), near=False)
 
 
 def below(path: str, module: str) -> bool:

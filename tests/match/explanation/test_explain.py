@@ -125,6 +125,22 @@ def test_a_primitive_that_is_not_there():
     assert report.to_dict()["answer"] == "no_such_primitive"
 
 
+def test_where_most_ops_are_absent_nothing_is_near_and_no_edit_is_named():
+    """A pattern of other ops whose mean alone stands at the norm's sites, with another literal."""
+
+    def other(x, weight):
+        return torch.sigmoid(torch.mean(torch.cos(torch.sin(x)), [-1], True)).tanh() * weight.exp()
+
+    report = explain_pattern(matching(other), "rms_norm", counts_of("flux"))
+    assert len(report.missed) == 12
+    for item in report.missed:
+        assert item.causes
+        assert not item.near
+        assert not any(cause.edit for cause in item.causes)
+    near = explain_pattern(matching(chain(eps=1e-6)), "rms_norm", counts_of("flux")).missed
+    assert all(item.near and item.causes[0].edit for item in near)
+
+
 def fused_group(name):
     from shared_models import ALL
 
