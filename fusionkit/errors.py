@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+# What running a user's own code may raise: anything but an interrupt.
+USER_CODE_ERRORS = (Exception, SystemExit)
+
 
 class FusionKitError(Exception):
     """Root of all errors raised by fusionkit; `exit_code` is what a command ends with."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from fusionkit.errors import FusionKitError
+from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.figures import has_values
@@ -29,17 +29,6 @@ from fusionkit.numeric.tolerance import Tolerance
 from fusionkit.verdict import Verdict, combine
 
 DEFAULT_EPS = 1e-6
-CALL_ERRORS = (
-    RuntimeError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    AssertionError,
-    FusionKitError,
-)
-"""What an implementation may raise on inputs it does not take; anything else is not about the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +181,11 @@ def _run(site: _Site, samples: Sequence[Sequence[Any]]) -> _Runs:
         try:
             original = _call(site.original, inputs)
             runs.references.append(run_float64(site.original, [clone(value) for value in inputs]))
-        except CALL_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             return replace(runs, stopped=(Verdict.INCONCLUSIVE, f"the original raised {_one_line(error)}"))
         try:
             replacement = _call(site.replacement, inputs)
-        except CALL_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             return replace(runs, stopped=(Verdict.FAIL, f"the replacement raised {_one_line(error)}"))
         for side, call in (("original", original), ("replacement", replacement)):
             if call.written:

@@ -11,7 +11,7 @@ import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusionkit.errors import FusionKitError, MisuseError
+from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
 from fusionkit.patterns.pattern_base import PatternBase
@@ -57,7 +57,7 @@ def register_pattern(
                 scalar_workaround=scalars,
                 skip_duplicates=True,
             )
-    except _TRACE_ERRORS as error:
+    except USER_CODE_ERRORS as error:
         if isinstance(error, FusionKitError):
             raise
         message = f"pattern {name}: {_why_untraceable(error)}"
@@ -88,14 +88,10 @@ def _missing_on_errors(check: Callable[[Match], Any]) -> Callable[[Match], bool]
                 return bool(check(match))
         except FusionKitError:
             raise
-        except _TRACE_ERRORS:
+        except USER_CODE_ERRORS:
             return False
 
     return checked
-
-
-# What a user's pattern may raise while it is traced: anything but an interrupt.
-_TRACE_ERRORS = (Exception, SystemExit)
 
 
 class _BoundedTrace:
@@ -114,7 +110,7 @@ class _BoundedTrace:
         with within_limits(f"pattern {self._name}: tracing it"):
             try:
                 return self._trace(fn, args, **keywords)
-            except _TRACE_ERRORS as error:
+            except USER_CODE_ERRORS as error:
                 if not self.registered or isinstance(error, RuntimeError | FusionKitError):
                     raise
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error

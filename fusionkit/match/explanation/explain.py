@@ -9,6 +9,7 @@ from typing import Any
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line
+from fusionkit.errors import USER_CODE_ERRORS, FusionKitError
 from fusionkit.match.explanation.align import outputs_of
 from fusionkit.match.explanation.causes import Cause, cause_of, plain_cause
 from fusionkit.match.explanation.differences import (
@@ -21,7 +22,7 @@ from fusionkit.match.explanation.literal_differences import cast_at_entry, liter
 from fusionkit.match.explanation.places import BUDGETS, Place, Places
 from fusionkit.match.explanation.refusals import refused_by_matcher
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
-from fusionkit.match.explanation.variants import RETRACE_ERRORS, Answer, Variant
+from fusionkit.match.explanation.variants import Answer, Variant
 from fusionkit.match.ops import FORM_OPS, describe, packet
 
 
@@ -142,7 +143,9 @@ class Explainer:
         structural = structural_differences(alignment, around)
         try:
             specific = variant.retrace(alignment.bindings)
-        except RETRACE_ERRORS:
+        except FusionKitError:  # such as code that does not end, which is not worth another try
+            raise
+        except USER_CODE_ERRORS:
             specific = None
         literal = literal_differences(alignment, specific, variant.stands_in)
         told = [*found, *structural, *literal]

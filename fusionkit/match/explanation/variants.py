@@ -24,6 +24,7 @@ from torch._inductor.pattern_matcher import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.explanation.calls import ANYTHING
 from fusionkit.match.ops import packet
 from fusionkit.passes.admission import refuse_replacement
@@ -37,17 +38,6 @@ from fusionkit.passes.registering import (
     scalars_of,
 )
 from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
-
-# What retracing a pattern at a site may raise; the matcher passes the site over without a word.
-RETRACE_ERRORS = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AssertionError,
-    AttributeError,
-    ArithmeticError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +180,7 @@ class Variant:
     def _listening(self, fn: Any, args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
         try:
             return self._trace(fn, args, **keywords)
-        except RETRACE_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             self._raised = error
             raise
 

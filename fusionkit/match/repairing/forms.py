@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch.fx
 from torch._guards import detect_fake_mode
 
+from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.explanation.align import Aligner, Alignment, outputs_of
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.differences import Surroundings, structural_differences
@@ -17,7 +18,6 @@ from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.repairing.fits import Fit, find_fit
 from fusionkit.match.repairing.old_variants import OldVariant
 from fusionkit.match.repairing.region import Region, regions_like
-from fusionkit.numeric.replay import CALL_ERRORS
 from fusionkit.passes.registering import fake_like
 from fusionkit.passes.tracing import TraceFunction
 
@@ -212,7 +212,7 @@ def _retrace(variant: OldVariant, region: Region, trace: TraceFunction) -> dict[
         with mode:
             fresh = [fake_like(value, str(value.device)) for value in values]
             again = variant.trace_search(fresh, trace)
-    except CALL_ERRORS:
+    except USER_CODE_ERRORS:
         return None
     ours, theirs = list(variant.graph.nodes), list(again.nodes)
     if [packet(node) for node in ours] != [packet(node) for node in theirs]:

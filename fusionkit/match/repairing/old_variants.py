@@ -15,10 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from fusionkit.errors import MisuseError
+from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.ops import operands
 from fusionkit.match.repairing.region import Region
-from fusionkit.numeric.replay import CALL_ERRORS
 from fusionkit.passes.registering import (
     PatternClass,
     argument_names,
@@ -130,7 +129,7 @@ def read_variant(
                 graph = trace(_lifting(pattern.pattern, names, scalars, held), [*given.values()]).graph
                 new = trace(_lifting(pattern.replacement, names, scalars, held), [*given.values()]).graph
                 new = _with_numbers(new)
-        except CALL_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             what = (str(error).splitlines() or ["?"])[0]
             raise MisuseError(
                 f"pattern {name_of(pattern)}: cannot be traced ({what}); mend it first"

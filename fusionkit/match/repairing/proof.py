@@ -10,11 +10,11 @@ import torch
 import torch.fx
 
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
-from fusionkit.errors import MisuseError
+from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.matching import device_of
 from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
-from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay
+from fusionkit.numeric.replay import SiteReplay
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.match_pass import PatternMatchPass
@@ -106,7 +106,7 @@ class Matched:
             if node.graph is graph and node.name == hit.anchor:
                 try:
                     replay = prove(region, candidate, seed=seed, name=f"{hit.variant}:{hit.anchor}")
-                except (*CALL_ERRORS, MisuseError) as error:
+                except USER_CODE_ERRORS as error:
                     return _told(hit, Verdict.FAIL, f"the replacement raised {error}")
                 return _told(hit, replay.verdict, replay.reason)
         return _told(hit, Verdict.INCONCLUSIVE, "this site was not written from")
@@ -220,7 +220,7 @@ def _compare(
         )
     except MisuseError as error:
         return Verdict.INCONCLUSIVE, str(error)
-    except CALL_ERRORS as error:
+    except USER_CODE_ERRORS as error:
         return Verdict.FAIL, f"the replacement raised {(str(error).splitlines() or ['?'])[0]}"
 
 

@@ -9,9 +9,9 @@ import torch
 import torch.fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from fusionkit.errors import MisuseError
+from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.repairing.region import Region, is_number
-from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay, replay_site
+from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.numeric.samples import random_like
 
 _CLOSE = 0.05  # relative error that two roundings of one computation in bfloat16 stay well below
@@ -62,7 +62,7 @@ def plausible(region: Region, candidate: Callable[..., Any], seed: int = 0) -> b
             if [a.shape for a in actual] != [region.value(node).shape for node in region.outputs]:
                 return False
             expected = _tensors(region_function(region)(*inputs))
-    except (*CALL_ERRORS, NotImplementedError):
+    except USER_CODE_ERRORS:
         return False
     if not expected or len(expected) != len(actual):
         return False

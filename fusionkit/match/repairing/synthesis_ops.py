@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from fusionkit.errors import MisuseError
+from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.ops import operands
 from fusionkit.match.repairing.region import Region
 from fusionkit.match.repairing.region_numbers import plausible, prove
-from fusionkit.numeric.replay import CALL_ERRORS, SiteReplay
+from fusionkit.numeric.replay import SiteReplay
 
 _SEEDS = (0, 1, 2)
 _npu: Any = torch.ops.npu
@@ -235,7 +235,7 @@ def _proofs(
 ) -> tuple[SiteReplay, ...] | None:
     try:
         replays = tuple(prove(region, candidate, eps=eps, seed=seed) for seed in _SEEDS)
-    except (*CALL_ERRORS, MisuseError):
+    except USER_CODE_ERRORS:
         return None
     return replays if all(replays) else None
 

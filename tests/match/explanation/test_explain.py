@@ -141,6 +141,22 @@ def test_where_most_ops_are_absent_nothing_is_near_and_no_edit_is_named():
     assert all(item.near and item.causes[0].edit for item in near)
 
 
+def test_whatever_a_pattern_raises_at_a_site_leaves_the_explanation_standing():
+    """An exception class of the file's own, raised at every shape but the example's."""
+
+    class NotMineError(Exception):
+        pass
+
+    def picky(x, weight):
+        if x.shape[-1] == 16 and x.shape[1] > 4:
+            raise NotMineError("another shape")
+        return chain(eps=1e-6)(x, weight)
+
+    report = explain_pattern(matching(picky), "rms_norm", counts_of("flux"))
+    assert len(report.missed) == 12
+    assert {cause.type for item in report.missed for cause in item.causes} >= {"scalar_literal"}
+
+
 def fused_group(name):
     from shared_models import ALL
 
