@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import fusionkit
 from fusionkit.commands import (
+    api,
     capture,
     compare,
     doctor,
@@ -45,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     repair.SYNTHESIZE,
     numeric.NUMERIC,
     kernels.KERNELS,
+    api.API,
     doctor.DOCTOR,
     lab.LAB,
 )

@@ -18,9 +18,12 @@ from pathlib import Path
 
 import torch
 from filelock import FileLock
-from platformdirs import user_cache_path
 
 from fusionkit.errors import MisuseError
+from fusionkit.npu.dry.cache_folder import FOLDERS, PACKAGES
+from fusionkit.npu.dry.cache_folder import STANDINS as STANDINS
+from fusionkit.npu.dry.cache_folder import WHEELS as WHEELS
+from fusionkit.npu.dry.cache_folder import cache_root as cache_root
 from fusionkit.npu.dry.standin import c_source, compile_standin, compiler, is_compiled
 from fusionkit.npu.dry.symbols import wanted_symbols
 from fusionkit.npu.dry.wheel import (
@@ -34,7 +37,6 @@ from fusionkit.npu.dry.wheel import (
 )
 from fusionkit.store import sha256_file
 
-WHEELS, PACKAGES, STANDINS = _FOLDERS = ("wheels", "packages", "stand-ins")
 DEFAULT_SOC = "Ascend910B1"
 
 # The modules of this package that decide what a compiled stand-in is.
@@ -53,12 +55,6 @@ class Prepared:
     soc_name: str
 
 
-def cache_root() -> Path:
-    """FUSIONKIT_CACHE, or the user's cache folder; absolute, without links."""
-    named = os.environ.get("FUSIONKIT_CACHE")
-    return (Path(named).expanduser() if named else user_cache_path("fusionkit")).resolve()
-
-
 def soc_name() -> str:
     """The SoC that the stand-in says it is: FUSIONKIT_SOC, default Ascend910B1."""
     return os.environ.get("FUSIONKIT_SOC") or DEFAULT_SOC
@@ -67,7 +63,7 @@ def soc_name() -> str:
 def cache_bytes() -> int:
     """Bytes that the cache takes."""
     total = 0
-    for path in (path for name in _FOLDERS for path in (cache_root() / name).rglob("*")):
+    for path in (path for name in FOLDERS for path in (cache_root() / name).rglob("*")):
         with contextlib.suppress(OSError):  # another process may tidy up meanwhile
             total += path.lstat().st_size if path.is_file() else 0
     return total
@@ -76,7 +72,7 @@ def cache_bytes() -> int:
 def clear_cache() -> None:
     """Remove what this target put into its cache. Raises MisuseError where the cache cannot be removed."""
     with _locked():
-        for path in (cache_root() / name for name in _FOLDERS):
+        for path in (cache_root() / name for name in FOLDERS):
             try:
                 if path.exists():
                     shutil.rmtree(path)

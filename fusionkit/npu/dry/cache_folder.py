@@ -1,0 +1,16 @@
+"""Where the kit keeps what it fetched and made of torch_npu; imports no torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+WHEELS, PACKAGES, STANDINS, OP_DOCS = FOLDERS = ("wheels", "packages", "stand-ins", "op-docs")
+
+
+def cache_root() -> Path:
+    """FUSIONKIT_CACHE, or the user's cache folder; absolute, without links."""
+    named = os.environ.get("FUSIONKIT_CACHE")
+    return (Path(named).expanduser() if named else user_cache_path("fusionkit")).resolve()

@@ -1,0 +1,74 @@
+"""The docstrings that torch_npu registers for its ops, read from the calls that register them."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.op_docs.package import PackageReader
+
+# File of the wheel, function that registers (name, docstring), and where the op is found below torch_npu.
+DOC_MODULES: tuple[tuple[str, str, str], ...] = (
+    ("torch_npu/_op_plugin_docs.py", "_add_torch_npu_docstr", ""),
+    ("torch_npu/op_plugin/atb/_atb_api_docs.py", "_add_torch_npu_atb_docstr", "atb."),
+)
+
+# Characters that a backslash sequence not meant as one became ("\begin" in a string that is not raw).
+_MEANT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
+_PRINTABLE = {
+    code: _MEANT.get(chr(code)) for code in (*range(32), *range(127, 160)) if chr(code) not in ("\n", "\t")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DocText:
+    """A docstring, the file:line of the wheel that registers it, and those of earlier ones that it replaces."""
+
+    text: str
+    where: str
+    superseded: tuple[str, ...] = ()
+
+
+def read_docstrings(package: PackageReader) -> dict[str, DocText]:
+    """Name below torch_npu -> docstring. Of two registrations of a name the later one holds, as at run time."""
+    found: dict[str, DocText] = {}
+    for file, function, prefix in DOC_MODULES:
+        for name, text, line in _registrations(parse_module(package, file), function):
+            earlier = found.get(prefix + name)
+            before = (*earlier.superseded, earlier.where) if earlier else ()
+            found[prefix + name] = DocText(printable(text), f"{file}:{line}", before)
+    return found
+
+
+def parse_module(package: PackageReader, file: str) -> ast.Module:
+    """A Python file of the wheel, parsed; an empty module when it is absent. Raises MisuseError with the line."""
+    source = package.read(file) or b""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise MisuseError(f"{package.path}: {file} line {line} is not Python; give another wheel") from error
+
+
+def printable(text: str) -> str:
+    """Without control characters; where an unescaped "\\begin" became one, as it was meant."""
+    return text.translate(_PRINTABLE)
+
+
+def _registrations(tree: ast.Module, function: str) -> Iterator[tuple[str, str, int]]:
+    """(name, docstring, line) of every call of `function` with two strings, in the order of the file."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda call: call.lineno):
+        if not (isinstance(call.func, ast.Name) and call.func.id == function and len(call.args) >= 2):
+            continue
+        name, text = (
+            argument.value if isinstance(argument, ast.Constant) else None for argument in call.args[:2]
+        )
+        if isinstance(name, str) and isinstance(text, str):
+            yield name, text, call.lineno

@@ -1,0 +1,82 @@
+"""What there is to know of one name of torch_npu's API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.npu.op_docs.kit import KitOp
+from fusionkit.npu.op_docs.notes import Note
+from fusionkit.npu.op_docs.online import online_folder, online_page
+from fusionkit.npu.op_docs.registrations import ApiSchema
+from fusionkit.npu.op_docs.sections import DocSection
+
+SCHEMA = "fusionkit.api-show/1"
+
+# Sections that a reader looks for; one that an entry lacks is said to be missing.
+_WANTED = ("parameters", "returns", "constraints", "products")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiEntry:
+    """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") and everything found on it.
+
+    `package` is the wheel or folder that was read and `version` its version, both "" where there is none; `where` is
+    file:line of the documentation in it, `superseded` those of earlier registrations that it replaces. `signature` is
+    set for what is written in Python, `schemas` for ops. `kit` and `notes` are the kit's own.
+    """
+
+    name: str
+    package: str
+    version: str
+    where: str
+    superseded: tuple[str, ...]
+    signature: str
+    schemas: tuple[ApiSchema, ...]
+    sections: tuple[DocSection, ...]
+    kit: KitOp | None
+    notes: tuple[Note, ...]
+
+    @property
+    def call(self) -> str:
+        """How it is called."""
+        return f"torch_npu.{self.name}"
+
+    @property
+    def online(self) -> str:
+        """The address of its document."""
+        return online_page(self.name)
+
+    def section(self, kind: str) -> str:
+        """The text of a section (a key of sections.HEADINGS), "" where there is none."""
+        return next((section.text for section in self.sections if section.kind == kind), "")
+
+    @property
+    def not_found(self) -> tuple[str, ...]:
+        """What was looked for and is not there: "wheel", "schema", "documentation", or kinds of sections."""
+        if not self.package:
+            return ("wheel",)
+        missing = () if self.schemas or self.signature else ("schema",)
+        if not self.sections:
+            return (*missing, "documentation")
+        return (*missing, *(kind for kind in _WANTED if not self.section(kind)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "call": self.call,
+            "package": self.package,
+            "version": self.version,
+            "where": self.where,
+            "superseded": list(self.superseded),
+            "signature": self.signature,
+            "schemas": [schema.to_dict() for schema in self.schemas],
+            "sections": {section.kind: section.text for section in self.sections},
+            "kit": None if self.kit is None else self.kit.to_dict(),
+            "notes": [note.to_dict() for note in self.notes],
+            "not_found": list(self.not_found),
+            "online": self.online,
+            "online_folder": online_folder(self.name),
+        }

@@ -1,0 +1,52 @@
+"""What the kit itself holds of an op: its schema, the rules that its CPU kernel enforces, its notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.npu.op_docs.notes import NOTES
+from fusionkit.npu.op_docs.online import KNOWN_PAGES
+
+
+@dataclass(frozen=True, slots=True)
+class KitRule:
+    """A rule on an argument that the CPU kernel of target cpu enforces, and its source."""
+
+    argument: str
+    rule: str
+    source: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {"argument": self.argument, "rule": self.rule, "source": self.source}
+
+
+@dataclass(frozen=True, slots=True)
+class KitOp:
+    """An op that target cpu runs: the schemas of torch_npu that it implements, one an overload, and its rules."""
+
+    schemas: tuple[str, ...]
+    rules: tuple[KitRule, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {"schemas": list(self.schemas), "rules": [rule.to_dict() for rule in self.rules]}
+
+
+def kit_op(name: str) -> KitOp | None:
+    """The op `name` of target cpu, None where the kit has no kernel for it."""
+    from fusionkit.npu.constraints import CONSTRAINTS
+    from fusionkit.npu.schemas import SCHEMAS
+
+    held = {op: schema for op, schema in SCHEMAS.items() if name in (op, op.partition(".")[0])}
+    rules = (KitRule(row.argument, row.rule, row.source) for row in CONSTRAINTS if row.op in held)
+    return KitOp(tuple(held.values()), tuple(dict.fromkeys(rules))) if held else None
+
+
+def kit_names() -> tuple[str, ...]:
+    """The names that the kit has a kernel, a note or the address of a document for, sorted."""
+    from fusionkit.npu.schemas import SCHEMAS
+
+    kernels = (op.partition(".")[0] for op in SCHEMAS)
+    return tuple(sorted({*kernels, *KNOWN_PAGES, *(op for note in NOTES for op in note.ops)}))

@@ -1,0 +1,114 @@
+"""Look up a name of torch_npu's API, or list what there is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.op_docs.entry import ApiEntry
+from fusionkit.npu.op_docs.index import NOTHING, ApiIndex, IndexEntry, read_index
+from fusionkit.npu.op_docs.kit import kit_names, kit_op
+from fusionkit.npu.op_docs.notes import notes_on
+from fusionkit.npu.op_docs.online import FOLDER
+from fusionkit.npu.op_docs.package import find_package
+from fusionkit.npu.op_docs.sections import split_sections
+
+_PREFIXES = ("torch.ops.npu.", "torch_npu.", "npu::")
+
+
+def lookup(name: str, *, wheel: Path | None = None) -> ApiEntry:
+    """The entry of an op, class or function ("npu_rms_norm", "torch_npu.npu_rms_norm", "NpuFusedAdamW").
+
+    Read from `wheel` (a .whl file or an unpacked one), or from where `find_package` finds torch_npu; without one, or
+    where it lacks the name, the entry holds what the kit has. Raises MisuseError with near names for a name that
+    neither knows.
+    """
+    index = find_index(wheel)
+    entries = index.entries if index else {}
+    full = _full_name(name, entries)
+    if full not in entries:
+        full = _full_name(name, kit_names())
+        if full not in kit_names():
+            raise MisuseError(_unknown(name, index))
+    held = entries.get(full, NOTHING)
+    return ApiEntry(
+        name=full,
+        package=str(index.path) if index else "",
+        version=index.version if index else "",
+        where=held.doc.where,
+        superseded=held.doc.superseded,
+        signature=held.signature,
+        schemas=held.schemas,
+        sections=split_sections(held.doc.text),
+        kit=kit_op(full),
+        notes=notes_on(full),
+    )
+
+
+def find_index(wheel: Path | None = None) -> ApiIndex | None:
+    """The index of the torch_npu that `find_package` finds, None where this machine has none."""
+    path = find_package(wheel)
+    return None if path is None else read_index(path)
+
+
+def _full_name(name: str, entries: Iterable[str]) -> str:
+    """The name below torch_npu that is meant: as it stands, or the only one that ends in it."""
+    bare = name.strip().removesuffix("()").removesuffix(".default")
+    for prefix in _PREFIXES:
+        bare = bare.removeprefix(prefix)
+    if bare in entries:
+        return bare
+    ending = [known for known in entries if known.rpartition(".")[2] == bare]
+    return ending[0] if len(ending) == 1 else bare
+
+
+def _unknown(name: str, index: ApiIndex | None) -> str:
+    known = {*(index.entries if index else ()), *kit_names()}
+    bare = name.strip().removeprefix("torch_npu.")
+    near = difflib.get_close_matches(bare, known, n=5, cutoff=0.6)
+    where = (
+        f"torch_npu {index.version} ({index.path})"
+        if index
+        else "the kit, and there is no torch_npu wheel here"
+    )
+    told = f"near names: {', '.join(near)}" if near else f"see `fusionkit api list`, or {FOLDER}/torch_npu"
+    return f"{name}: no such name in {where}; {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiName:
+    """A name of the list: whether the wheel documents it, how many notes the kit has, and one line on what it does."""
+
+    name: str
+    documented: bool
+    notes: int
+    summary: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "name": self.name,
+            "documented": self.documented,
+            "notes": self.notes,
+            "summary": self.summary,
+        }
+
+
+def list_names(index: ApiIndex | None, prefix: str = "") -> tuple[ApiName, ...]:
+    """Every name of the package that starts with `prefix`, sorted; those that the kit knows where there is none."""
+    entries = index.entries if index else dict.fromkeys(kit_names(), NOTHING)
+    return tuple(
+        ApiName(name, bool(entry.doc.text.strip()), len(notes_on(name)), _summary(entry))
+        for name, entry in entries.items()
+        if name.startswith(prefix.removeprefix("torch_npu."))
+    )
+
+
+def _summary(entry: IndexEntry) -> str:
+    """The first line that tells what an entry does."""
+    told = next((s.text for s in split_sections(entry.doc.text) if s.kind == "description"), "")
+    return next((line.strip() for line in told.splitlines() if line.strip()), "")

@@ -1,0 +1,98 @@
+"""Where torch_npu's files lie, and the reading of them: a wheel, or the folder of an installed package."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.metadata
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.dry.cache_folder import WHEELS, cache_root
+from fusionkit.npu.dry.wheel import fitting_wheels
+from fusionkit.store import sha256_bytes, sha256_file
+
+PACKAGE = "torch_npu"
+NAMED = "FUSIONKIT_TORCH_NPU_WHEEL"
+
+
+def find_package(wheel: Path | None = None) -> Path | None:
+    """A wheel of torch_npu, or the folder that holds the package; None where this machine has neither.
+
+    In this order: `wheel`, the one that FUSIONKIT_TORCH_NPU_WHEEL names, the installed package, the newest cached
+    wheel for the installed torch. Raises MisuseError when a named one is not there.
+    """
+    named = wheel or (Path(os.environ[NAMED]) if os.environ.get(NAMED) else None)
+    if named is not None:
+        path = named.expanduser().absolute()
+        if not path.exists():
+            raise MisuseError(f"{path}: no such wheel; {'--wheel' if wheel else NAMED} names it")
+        return path
+    return _installed() or _cached()
+
+
+def _installed() -> Path | None:
+    spec = importlib.machinery.PathFinder.find_spec(PACKAGE)
+    if spec is None or not spec.has_location or spec.origin is None:
+        return None
+    return Path(spec.origin).resolve().parents[1]
+
+
+def _cached() -> Path | None:
+    version = importlib.metadata.version("torch")
+    for path in fitting_wheels(cache_root() / WHEELS, version):
+        recorded = path.with_name(path.name + ".sha256")
+        if recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(path):
+            return path
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PackageReader:
+    """The files of one package by their names in the wheel ("torch_npu/version.py")."""
+
+    path: Path
+    archive: zipfile.ZipFile | None
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file, None when the package has no such file."""
+        if self.archive is None:
+            file = self.path / name
+            return file.read_bytes() if file.is_file() else None
+        if name not in self.archive.NameToInfo:
+            return None
+        return self.archive.read(name)
+
+
+@contextlib.contextmanager
+def open_package(path: Path) -> Iterator[PackageReader]:
+    """Open a wheel or a folder for reading. Raises MisuseError when it is neither, or damaged."""
+    try:
+        if path.is_dir():
+            yield PackageReader(path, None)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                yield PackageReader(path, archive)
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise MisuseError(
+            f"{path}: cannot be read as a wheel of torch-npu ({error}); give a .whl file or an unpacked one"
+        ) from error
+
+
+def package_digest(path: Path, names: tuple[str, ...]) -> str:
+    """SHA-256 of a wheel; of a folder, that of the files `names` and of the Python files below the folders in it."""
+    if not path.is_dir():
+        return sha256_file(path)
+    files = [
+        file
+        for name in names
+        for file in (sorted((path / name).rglob("*.py")) if (path / name).is_dir() else [path / name])
+        if file.is_file()
+    ]
+    told = "".join(f"{file.relative_to(path).as_posix()} {sha256_file(file)}\n" for file in files)
+    return sha256_bytes(told.encode())

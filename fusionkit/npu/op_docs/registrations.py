@@ -1,0 +1,104 @@
+"""The schemas of torch_npu's ops: as its libraries register them, and where its code generation lists them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fusionkit.npu.op_docs.package import PackageReader
+
+# Libraries that register ops, and where those are found below torch_npu.
+LIBRARIES: tuple[tuple[str, str], ...] = (
+    ("torch_npu/lib/libtorch_npu.so", ""),
+    ("torch_npu/lib/libop_plugin_atb.so", "atb."),
+)
+# The tables of code generation; the wheel has no table for the ops of atb.
+TABLES: tuple[str, ...] = (
+    "torch_npu/csrc/aten/npu_native_functions.yaml",
+    "torch_npu/csrc/aten/npu_native_functions_by_codegen.yaml",
+)
+
+_SCHEMA = re.compile(
+    r"(?P<op>\w+)(?:\.(?P<overload>\w+))?\((?P<arguments>[\x20-\x7e]*)\) -> (?P<returns>[\w\[\]()?!, ]+)"
+)
+_TYPE = r"(?:Tensor|Scalar|ScalarType|int|SymInt|float|bool|str|Device|Layout|MemoryFormat|Generator|__torch__[\w.]+)"
+_ARGUMENT = re.compile(rf"\*|{_TYPE}(?:\([a-z]!?\))?(?:\[\d*\])?\??(?:\[\d*\])?\?? \w+(?:=.+)?")
+_COMMA = re.compile(r",\s*(?![^\[]*\])")
+_FUNC = re.compile(r"(?:- | {2})func: (?P<value>.+)")
+_NAME = re.compile(r"(?P<op>\w+)(?:\.(?P<overload>\w+))?\(")
+_LONGEST = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSchema:
+    """One overload of an op: its schema, and the files (with lines, where there are any) that hold it."""
+
+    op: str
+    overload: str
+    text: str
+    where: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {"op": self.op, "overload": self.overload, "text": self.text, "where": list(self.where)}
+
+
+def read_schemas(package: PackageReader) -> tuple[ApiSchema, ...]:
+    """The schema of every op of torch_npu's own, the default overload first.
+
+    The text is the one registered with the dispatcher. Where only a table of code generation has the op it is
+    that one's, which calls the first argument `self` where the registered name is `input`.
+    """
+    found: dict[tuple[str, str], ApiSchema] = {}
+    for file, prefix in LIBRARIES:
+        for op, overload, text in _registered(package.read(file) or b""):
+            found[prefix + op, overload] = ApiSchema(prefix + op, overload, text, (file,))
+    for file in TABLES:
+        for line, text in _listed((package.read(file) or b"").decode("utf-8", "replace")):
+            name = _NAME.match(text)
+            if name is None:
+                continue
+            key = (name["op"], name["overload"] or "")
+            held = found.get(key)
+            before = (held.text, held.where) if held else (text, ())
+            found[key] = ApiSchema(*key, before[0], (*before[1], f"{file}:{line}"))
+    return tuple(found[key] for key in sorted(found))
+
+
+def _registered(library: bytes) -> list[tuple[str, str, str]]:
+    """(op, overload, schema) of every string of a library that is a schema."""
+    found = []
+    at = library.find(b") -> ")
+    while at >= 0:
+        start = library.rfind(b"\0", max(0, at - _LONGEST), at) + 1
+        end = library.find(b"\0", at, at + _LONGEST)
+        match = _SCHEMA.fullmatch(library[start:end].decode("latin-1")) if start and end > 0 else None
+        if match is not None and _are_arguments(match["arguments"]):
+            found.append((match["op"], match["overload"] or "", match[0]))
+        at = library.find(b") -> ", max(at + 1, end))
+    return found
+
+
+def _are_arguments(text: str) -> bool:
+    """Whether text is the arguments of a schema; parts of strings lie beside each other in a library as well."""
+    return not text or all(_ARGUMENT.fullmatch(part) for part in _COMMA.split(text))
+
+
+def _listed(table: str) -> list[tuple[int, str]]:
+    """(line, schema) of the section `custom`: ops of torch_npu's own, not aten's."""
+    found: list[tuple[int, str]] = []
+    section = ""
+    for number, line in enumerate(table.splitlines(), 1):
+        if line[:1].isalpha():
+            section = line.partition(":")[0]
+        elif section == "custom" and (match := _FUNC.fullmatch(line)):
+            found.append((number, _scalar(match["value"])))
+    return found
+
+
+def _scalar(value: str) -> str:
+    """A scalar of YAML without its quotes."""
+    return str(yaml.safe_load(value)) if value[0] in "'\"" else value.strip()

@@ -1,0 +1,80 @@
+"""Search the names and texts of torch_npu's API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.npu.op_docs.index import NOTHING, ApiIndex, IndexEntry
+from fusionkit.npu.op_docs.kit import kit_names
+from fusionkit.npu.op_docs.notes import notes_on
+from fusionkit.npu.op_docs.sections import split_sections
+
+# What a word counts, by the best place that it is found in.
+_NAME, _PART_OF_NAME, _DESCRIPTION, _SIGNATURE, _ELSEWHERE, _EXAMPLE = 32.0, 16.0, 8.0, 4.0, 2.0, 1.0
+_WEIGHTS = {"description": _DESCRIPTION, "signature": _SIGNATURE, "examples": _EXAMPLE}
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A name that holds every word, its score, and the line of its text that holds most of the words."""
+
+    name: str
+    score: float
+    excerpt: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {"name": self.name, "score": self.score, "excerpt": self.excerpt}
+
+
+def search_api(index: ApiIndex | None, words: Sequence[str]) -> tuple[SearchHit, ...]:
+    """The entries whose name or text holds all `words` (upper and lower case alike), the best first.
+
+    The kit's notes are part of the text. Without an index they and the names that the kit knows are all there is.
+    """
+    wanted = [word.casefold() for text in words for word in text.split()]
+    entries = index.entries if index else dict.fromkeys(kit_names(), NOTHING)
+    hits = [hit for name, entry in entries.items() if (hit := _hit(name, entry, wanted))]
+    return tuple(sorted(hits, key=lambda hit: (-hit.score, len(hit.name), hit.name)))
+
+
+def _hit(name: str, entry: IndexEntry, wanted: Sequence[str]) -> SearchHit | None:
+    texts = _texts(name, entry)
+    score = 0.0
+    for word in wanted:
+        best = max([_in_name(name, word), *(weight for weight, text in texts if word in text.casefold())])
+        if not best:
+            return None
+        score += best
+    return SearchHit(name, score, _excerpt([text for _, text in texts], wanted)) if wanted else None
+
+
+def _texts(name: str, entry: IndexEntry) -> list[tuple[float, str]]:
+    """(weight, text) of everything on an entry."""
+    sections = split_sections(entry.doc.text)
+    found = [(_WEIGHTS.get(section.kind, _ELSEWHERE), section.text) for section in sections]
+    found += [(_SIGNATURE, schema.text) for schema in entry.schemas]
+    found += [(_SIGNATURE, entry.signature)]
+    found += [(_ELSEWHERE, note.text(lang)) for note in notes_on(name) for lang in ("en", "zh")]
+    return sorted(found, key=lambda pair: -pair[0])
+
+
+def _in_name(name: str, word: str) -> float:
+    folded = name.casefold()
+    if word in re.split(r"[_.]", folded) or word == folded:
+        return _NAME
+    return _PART_OF_NAME if word in folded else 0.0
+
+
+def _excerpt(texts: Sequence[str], wanted: Sequence[str]) -> str:
+    """The first line with the most of the wanted words, cut around the first of them; or the first line there is."""
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    best = max(lines, key=lambda line: sum(word in line.casefold() for word in wanted), default="")
+    places = [at for word in wanted if (at := best.casefold().find(word)) >= 0]
+    start = max(0, min(min(places, default=0) - _WIDTH // 3, len(best) - _WIDTH))
+    cut = best[start : start + _WIDTH]
+    return f"{'…' if start else ''}{cut}{'…' if start + _WIDTH < len(best) else ''}"
