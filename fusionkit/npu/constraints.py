@@ -11,6 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fusionkit.errors import MisuseError
+from fusionkit.npu.activation_rules import ACTIVATION_ROWS
+from fusionkit.npu.attention_rules import ATTENTION_ROWS
+from fusionkit.npu.grouped_rules import GROUPED_ROWS
+from fusionkit.npu.moe_rules import MOE_ROWS
 from fusionkit.npu.rotary_layouts import (
     R1_FORMS,
     full_width,
@@ -23,13 +27,10 @@ from fusionkit.npu.rotary_layouts import (
 from fusionkit.npu.rules import (
     FLOATS,
     Check,
+    Row,
     at_least,
     broadcasts_to,
-    contiguous,
-    dim_in_range,
     dtype_in,
-    even_size,
-    halved_shape,
     last_size,
     leading_shape,
     not_empty,
@@ -78,21 +79,12 @@ _ACL_RMS = "ops-nn docs aclnnRmsNorm"
 _ACL_RMS_GRAD = "ops-nn docs aclnnRmsNormGrad"
 _ACL_ADD_RMS = "ops-nn docs aclnnAddRmsNorm"
 _ROTARY = "op-plugin docs npu_rotary_mul"
-_SWIGLU = "op-plugin docs npu_swiglu"
-_ACL_SWIGLU = "ops-nn docs aclnnSwiGlu"
-_ACL_SWIGLU_GRAD = "ops-nn docs aclnnSwiGluGrad"
-_GELU = "op-plugin docs npu_gelu"
-_ACL_GELU_GRAD = "ops-nn docs aclnnGeluBackwardV2"
-_META_GELU_GRAD = "torch_npu 2.13 meta kernel of npu_gelu_backward"
-_FAST_GELU = "op-plugin docs npu_fast_gelu"
-_ACL_FAST_GELU_GRAD = "ops-nn docs aclnnFastGeluBackward"
 _CAST = "ops-math docs aclnnCast"
 _KIT = "fusionkit"
 
 _FLOAT = "must be float16, bfloat16 or float32"
 _TENSOR = "must be a tensor, never None"
 _GAMMA_DTYPE = "must have the dtype of input, or float32 with a float16 or bfloat16 input"
-_APPROXIMATE = "must be 'none' or 'tanh'"
 _MODE = "must be 'half' or 'interleave'"
 _FORM = (
     "must have a form that the op broadcasts (half: 11SD B1SD BNSD, 1S1D BS1D BSND, S11D SB1D SBND, T1D TND;"
@@ -100,7 +92,7 @@ _FORM = (
 )
 
 # op -> rows of (argument, rule, source, check)
-_TABLE: dict[str, tuple[tuple[str, str, str, Check], ...]] = {
+_TABLE: dict[str, tuple[Row, ...]] = {
     "npu_rms_norm": (
         ("input", _FLOAT, _RMS, dtype_in("input", FLOATS)),
         ("input", "must have 2 to 8 dimensions", _RMS, rank_between("input", 2, 8)),
@@ -166,50 +158,14 @@ _TABLE: dict[str, tuple[tuple[str, str, str, Check], ...]] = {
         ("r2", "must have the shape of r1", _ROTARY, same_shape("r2", "r1")),
         ("rotary_mode", _MODE, _ROTARY, one_of("rotary_mode", tuple(R1_FORMS))),
     ),
-    "npu_swiglu": (
-        ("input", _FLOAT, _SWIGLU, dtype_in("input", FLOATS)),
-        ("input", "must have 1 to 8 dimensions", _SWIGLU, rank_between("input", 1, 8)),
-        ("dim", "must be in [-rank, rank - 1] of input", _SWIGLU, dim_in_range("dim", "input")),
-        ("input", "must have an even size along dim", _SWIGLU, even_size("input", "dim")),
-        ("input", "must be contiguous", _ACL_SWIGLU, contiguous("input")),
-        ("input", "must not be empty", _SWIGLU, not_empty("input")),
-    ),
-    "npu_swiglu_backward": (
-        ("dim", "must be in [-rank, rank - 1] of input", _ACL_SWIGLU_GRAD, dim_in_range("dim", "input")),
-        ("input", "must have an even size along dim", _ACL_SWIGLU_GRAD, even_size("input", "dim")),
-        (
-            "grad_output",
-            "must have the shape of input, halved along dim",
-            _ACL_SWIGLU_GRAD,
-            halved_shape("grad_output", "input", "dim"),
-        ),
-        ("grad_output", "must have the dtype of input", _ACL_SWIGLU_GRAD, same_dtype("grad_output", "input")),
-    ),
-    "npu_gelu": (
-        ("input", _TENSOR, _GELU, present("input")),
-        ("input", _FLOAT, _GELU, dtype_in("input", FLOATS)),
-        ("input", "must have at most 8 dimensions", _GELU, rank_between("input", 0, 8)),
-        ("approximate", _APPROXIMATE, _GELU, one_of("approximate", ("none", "tanh"))),
-    ),
-    "npu_gelu_backward": (
-        ("input", _FLOAT, _ACL_GELU_GRAD, dtype_in("input", FLOATS)),
-        ("grad_output", "must have the shape of input", _META_GELU_GRAD, same_shape("grad_output", "input")),
-        ("approximate", _APPROXIMATE, _ACL_GELU_GRAD, one_of("approximate", ("none", "tanh"))),
-    ),
-    "npu_fast_gelu": (
-        ("input", _TENSOR, _FAST_GELU, present("input")),
-        ("input", _FLOAT, _FAST_GELU, dtype_in("input", FLOATS)),
-        ("input", "must have at most 8 dimensions", _FAST_GELU, rank_between("input", 0, 8)),
-    ),
-    "npu_fast_gelu_backward": (
-        ("input", _FLOAT, _ACL_FAST_GELU_GRAD, dtype_in("input", FLOATS)),
-        ("grad", "must have the shape of input", _ACL_FAST_GELU_GRAD, same_shape("grad", "input")),
-        ("grad", "must have the dtype of input", _ACL_FAST_GELU_GRAD, same_dtype("grad", "input")),
-    ),
+    **ACTIVATION_ROWS,
     "_npu_dtype_cast": (("input", "must have at most 8 dimensions", _CAST, rank_between("input", 0, 8)),),
     "_npu_dtype_cast_backward": (
         ("grad", "must have at most 8 dimensions", _CAST, rank_between("grad", 0, 8)),
     ),
+    **ATTENTION_ROWS,
+    **GROUPED_ROWS,
+    **MOE_ROWS,
     "layer_norm_scale_shift": (
         ("x", _FLOAT, _KIT, dtype_in("x", FLOATS)),
         ("x", "must have 1 to 8 dimensions", _KIT, rank_between("x", 1, 8)),

@@ -14,8 +14,10 @@ import torch
 
 from fusionkit.npu.schemas import SCHEMAS
 
-# What torch_npu shows to Python; the backward ops are reached through autograd only.
-FACADE_OPS: tuple[str, ...] = tuple(name for name in SCHEMAS if not name.endswith("_backward"))
+# What torch_npu shows to Python, each with all its overloads; the backward ops are reached through autograd.
+FACADE_OPS: tuple[str, ...] = tuple(
+    name for name in SCHEMAS if "." not in name and not name.endswith(("_backward", "_grad", "_grad_v2"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,16 @@ class NpuDevice:
 class TorchNpu:
     """The facade: one attribute per op (`npu_rms_norm`, ...), each the op in torch.ops.npu, and `npu`.
 
-    Over the real torch_npu (`module`) it has that module's other attributes as well.
+    Over the real torch_npu (`module`) it has that module's other attributes as well, and lacks the ops that
+    an older torch_npu does not have.
     """
 
     def __init__(self, *, available: bool, module: types.ModuleType | None = None) -> None:
         self.npu = NpuDevice(available)
         self._module = module
         for name in FACADE_OPS:
-            setattr(self, name, getattr(torch.ops.npu, name))
+            if module is None or hasattr(torch.ops.npu, name):
+                setattr(self, name, getattr(torch.ops.npu, name))
 
     def __getattr__(self, name: str) -> Any:
         module = self.__dict__.get("_module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,11 +11,33 @@ import torch
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.constraints import require
-from fusionkit.npu.kernels import activation, cast, modulation, norm, rotary
+from fusionkit.npu.gradients import register_gradients
+from fusionkit.npu.kernels import (
+    activation,
+    attention,
+    cast,
+    geglu,
+    grouped_matmul,
+    masked_softmax,
+    modulation,
+    moe,
+    norm,
+    rotary,
+)
 from fusionkit.npu.kernels.spec import OpKernel
-from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
+from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, SEEDED, bind, parsed_schema
 
-NPU_KERNELS: tuple[OpKernel, ...] = (*norm.KERNELS, *rotary.KERNELS, *activation.KERNELS, *cast.KERNELS)
+NPU_KERNELS: tuple[OpKernel, ...] = (
+    *norm.KERNELS,
+    *rotary.KERNELS,
+    *activation.KERNELS,
+    *cast.KERNELS,
+    *geglu.KERNELS,
+    *masked_softmax.KERNELS,
+    *attention.KERNELS,
+    *grouped_matmul.KERNELS,
+    *moe.KERNELS,
+)
 KIT_KERNELS: tuple[OpKernel, ...] = modulation.KERNELS
 
 _new_library: Any = torch.library.Library  # torch leaves its methods without types
@@ -42,12 +65,14 @@ def define_cpu_ops() -> list[Any]:
 def add_cpu_kernels() -> list[Any]:
     """Give torch_npu's own ops, which are defined already, the CPU reference kernels: real API, CPU numbers.
 
-    Only where an op has no CPU kernel of its own.
+    Only where this torch_npu has the op, and the op no CPU kernel of its own.
     """
     library: Any = _new_library("npu", "IMPL")
     for kernel in NPU_KERNELS:
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"npu::{kernel.op}", "CPU"):
-            library.impl(kernel.op, _checked(kernel), "CPU")
+        name = f"npu::{kernel.op}"
+        if not is_defined(kernel.op) or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"):
+            continue
+        library.impl(kernel.op, _checked(kernel), "CPU")
     return [library]
 
 
@@ -58,7 +83,7 @@ def define_kit_ops() -> list[Any]:
 
 def refuse_defined_ops() -> None:
     """Raise MisuseError where torch_npu, or anything else, has defined one of the ops in this process."""
-    found = sorted(name for name in SCHEMAS if hasattr(torch.ops.npu, name))
+    found = sorted(name for name in SCHEMAS if is_defined(name))
     if found:
         owner = "torch_npu was imported" if "torch_npu" in sys.modules else "another package defined it"
         raise MisuseError(
@@ -67,23 +92,33 @@ def refuse_defined_ops() -> None:
         )
 
 
+def is_defined(op: str) -> bool:
+    """Whether npu:: has op, a name with its overload after a dot where it has one."""
+    packet, _, overload = op.partition(".")
+    return hasattr(getattr(torch.ops.npu, packet, None), overload or "default")
+
+
 def _define(namespace: str, schemas: dict[str, str], kernels: Iterable[OpKernel], keys: Iterable[str]) -> Any:
     # FRAGMENT, not DEF: other packages, and graph files read back, may add further ops to the same namespace.
     library: Any = _new_library(namespace, "FRAGMENT")
     try:
         for kernel in kernels:
-            library.define(schemas[kernel.op], tags=(torch.Tag.pt2_compliant_tag,))
+            library.define(schemas[kernel.op], tags=_tags(kernel.op))
             for key in keys:
                 library.impl(kernel.op, _checked(kernel), key)
             name = f"{namespace}::{kernel.op}"
-            torch.library.register_fake(name, _by_name(kernel.op, kernel.fake), lib=library)
-            torch.library.register_autograd(
-                name, kernel.autograd.backward, setup_context=kernel.autograd.setup_context, lib=library
-            )
+            by_name = functools.partial(_by_name, kernel.op)
+            torch.library.register_fake(name, by_name(kernel.fake), lib=library)
+            register_gradients(library, name, parsed_schema(kernel.op), kernel.autograd, by_name)
     except RuntimeError:
         library._destroy()
         raise
     return library
+
+
+def _tags(op: str) -> tuple[torch.Tag, ...]:
+    seeded = (torch.Tag.nondeterministic_seeded,) if op in SEEDED else ()
+    return (torch.Tag.pt2_compliant_tag, *seeded)
 
 
 def _by_name(op: str, function: Callable[..., Any]) -> Callable[..., Any]:

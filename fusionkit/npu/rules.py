@@ -17,6 +17,9 @@ import torch
 Arguments = Mapping[str, Any]
 Check = Callable[[Arguments], str | None]
 
+# A row of the table of constraints: argument, rule, source, check.
+Row = tuple[str, str, str, Check]
+
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 FLOATS = (*LOW_PRECISION, torch.float32)
 
@@ -222,7 +225,17 @@ def halved_shape(name: str, other: str, dim_name: str) -> Check:
     return check
 
 
-def one_of(name: str, allowed: Sequence[str]) -> Check:
+def absent(name: str) -> Check:
+    """The argument is None."""
+
+    def check(arguments: Arguments) -> str | None:
+        value = arguments[name]
+        return None if value is None else shape_text(value) if is_tensor(value) else repr(value)
+
+    return check
+
+
+def one_of(name: str, allowed: Sequence[object]) -> Check:
     """The literal is one of allowed."""
     return lambda arguments: None if arguments[name] in allowed else repr(arguments[name])
 
@@ -237,3 +250,23 @@ def at_least(name: str, low: float) -> Check:
         return repr(value)
 
     return check
+
+
+def number_between(name: str, low: float, high: float) -> Check:
+    """The number is in [low, high] (a number that is not known yet breaks no rule)."""
+
+    def check(arguments: Arguments) -> str | None:
+        value = arguments[name]
+        return None if not isinstance(value, int | float) or low <= value <= high else repr(value)
+
+    return check
+
+
+def sizes_in(name: str, count: int, allowed: Callable[[int], bool]) -> Check:
+    """The sizes of the tensor's last count dimensions satisfy allowed."""
+
+    def broken(tensor: Any) -> str | None:
+        last = sizes(tensor)[len(tensor.shape) - count :] if len(tensor.shape) >= count else ()
+        return None if all(size is None or allowed(size) for size in last) else shape_text(tensor)
+
+    return _over([name], broken)

@@ -49,7 +49,7 @@ def test_ops_come_from_the_target_where_it_has_them_and_from_their_schema_elsewh
     x = torch.ones(2, 4)
     assert torch.ops.npu.npu_rms_norm(x, torch.ones(4))[0].shape == (2, 4)
     with pytest.raises(NotImplementedError):
-        targets["npu.npu_geglu.default"](x)
+        targets["npu.npu_fusion_attention_v3.default"](x, x, x, 1, "BSH")
 
 
 def test_an_op_with_another_schema_here_is_told():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from fused_op_examples import FUSED_OP_EXAMPLES, Example, t
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
@@ -17,18 +18,6 @@ from fusionkit.npu.rules import sizes
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
-
-
-def t(*shape: int, dtype: torch.dtype = F32, grad: bool = False) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, device="meta", requires_grad=grad)
-
-
-@dataclass(frozen=True)
-class Example:
-    """Arguments that obey every rule of op, and, per rule, the arguments that break it."""
-
-    good: dict[str, Any]
-    bad: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
 
 
 RANK9 = t(*[1] * 9)
@@ -202,6 +191,7 @@ EXAMPLES: dict[str, Example] = {
             ("shift", "must broadcast against x without enlarging it"): [{"shift": t(4)}],
         },
     ),
+    **FUSED_OP_EXAMPLES,
 }
 
 ROWS = [pytest.param(row, id=f"{row.op}-{row.argument}-{row.rule[:40]}") for row in CONSTRAINTS]
@@ -252,6 +242,65 @@ def test_documented_rotary_forms_pass(mode: str, shape: tuple[int, ...], table: 
     assert violations("npu_rotary_mul", t(*shape), t(*table), t(*table), mode) == []
 
 
+PERMITTED_ATTENTION: list[dict[str, Any]] = [
+    {"atten_mask": t(2, 4, 5, 6, dtype=torch.bool)},
+    {"atten_mask": t(2, 1, 5, 6, dtype=torch.uint8), "sparse_mode": 1},
+    {"atten_mask": t(1, 1, 5, 6, dtype=torch.bool)},
+    {"atten_mask": t(5, 6, dtype=torch.bool), "pre_tockens": 4, "next_tockens": -2},
+    {"atten_mask": t(2048, 2048, dtype=torch.bool), "sparse_mode": 3},
+    {"sparse_mode": 3},  # without a mask no mode asks for one
+    {"sparse_mode": 4, "pre_tockens": 2, "next_tockens": -3},
+    {"pse": t(2, 4, 5, 6)},
+    {"pse": t(2, 4, 1, 6)},
+    {"pse": t(1, 4, 5, 6)},
+    {"value": t(2, 2, 6, 4)},  # a smaller head size of value
+    {"sink": t(4)},
+    {"query": t(2, 5, 4, 8), "key": t(2, 6, 1, 8), "value": t(2, 6, 1, 8), "input_layout": "BSND"},
+    {"query": t(5, 2, 32), "key": t(6, 2, 8), "value": t(6, 2, 4), "input_layout": "SBH"},
+    {
+        "query": t(5, 4, 8),
+        "key": t(6, 2, 8),
+        "value": t(6, 2, 8),
+        "input_layout": "TND",
+        "actual_seq_qlen": [2, 5],
+        "actual_seq_kvlen": [4, 6],
+        "atten_mask": t(3, 4, dtype=torch.bool),
+        "softmax_layout": "TND",
+    },
+]
+
+
+@pytest.mark.parametrize("change", PERMITTED_ATTENTION)
+def test_documented_attention_calls_pass(change: dict[str, Any]) -> None:
+    assert violations("npu_fusion_attention", **{**EXAMPLES["npu_fusion_attention"].good, **change}) == []
+
+
+PERMITTED_GROUPED: list[dict[str, Any]] = [
+    {"x": [t(6, 4)], "weight": [t(4, 5)] * 3, "group_list": t(3, dtype=torch.int64), "group_type": 0}
+    | {"split_item": 3, "group_list_type": 1, "bias": [t(5)] * 3},
+    {"x": [t(6, 4).t()], "weight": [t(6, 5)], "group_list": t(3, dtype=torch.int64), "group_type": 2}
+    | {"split_item": 2},
+    {"x": [t(2, 3, 4), t(1, 2, 4)], "weight": [t(4, 5), t(4, 2)], "group_type": -1},
+    {"x": [t(2, 4), t(1, 4)], "weight": [t(4, 5)] * 2, "group_type": 0, "split_item": 2},
+    {"x": [t(3, 4)], "weight": [t(4, 5)] * 2, "group_list": [1, 3], "split_item": 2},
+    {"x": [t(3, 4)], "weight": [t(2, 5, 4).transpose(1, 2)], "group_list": t(2, dtype=torch.int64)}
+    | {"split_item": 2, "group_type": 0, "output_dtype": 6},
+]
+
+
+@pytest.mark.parametrize("call", PERMITTED_GROUPED)
+def test_documented_grouped_products_pass(call: dict[str, Any]) -> None:
+    assert violations("npu_grouped_matmul", **call) == []
+
+
+def test_the_missing_derivative_counts_only_where_gradients_are_recorded() -> None:
+    call = {**EXAMPLES["npu_grouped_matmul"].good, "weight": [t(3, 4, 5, grad=True)]}
+    (found,) = violations("npu_grouped_matmul", **call)
+    assert found.value == "weight that need one"
+    with torch.no_grad():  # as inside an autograd.Function
+        assert violations("npu_grouped_matmul", **call) == []
+
+
 @pytest.mark.parametrize("dtype", [F16, BF16])
 def test_a_float32_gamma_is_allowed_with_a_half_input_but_not_the_reverse(dtype: torch.dtype) -> None:
     assert violations("npu_rms_norm", t(2, 8, dtype=dtype), t(8)) == []
@@ -286,7 +335,7 @@ def test_keyword_only_arguments_do_not_bind_by_position() -> None:
 
 
 def test_an_op_without_a_schema_here_has_no_rules() -> None:
-    assert violations("npu_moe_token_permute", t(2)) == []
+    assert violations("npu_clipped_swiglu", t(2)) == []
 
 
 def test_objects_with_a_shape_and_a_dtype_are_enough() -> None:

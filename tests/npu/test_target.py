@@ -14,6 +14,7 @@ import torch
 
 import fusionkit.npu
 from fusionkit.errors import MisuseError
+from fusionkit.npu import facade as facade_module
 from fusionkit.npu.facade import FACADE_OPS, TorchNpu, standing_in, torch_npu_module
 from fusionkit.npu.target import (
     DEVICES,
@@ -143,14 +144,24 @@ def test_the_facade_has_the_ops_and_says_what_it_has(npu: TorchNpu) -> None:
         "npu_gelu",
         "npu_fast_gelu",
     ]
-    assert list(FACADE_OPS) == [*expected, "_npu_dtype_cast"]
+    later = [
+        "_npu_dtype_cast",
+        "npu_geglu",
+        "npu_scaled_masked_softmax",
+        "npu_fusion_attention",
+        "npu_grouped_matmul",
+        "npu_moe_token_permute",
+        "npu_moe_token_unpermute",
+        "_npu_moe_token_unpermute",
+    ]
+    assert list(FACADE_OPS) == [*expected, *later]
     assert all(getattr(npu, name) is getattr(torch.ops.npu, name) for name in FACADE_OPS)
     assert npu.npu.is_available() is False
     assert dir(npu) == sorted(["npu", *FACADE_OPS])
     with pytest.raises(
-        AttributeError, match=r"has no 'npu_geglu'; it has npu and npu_rms_norm, .*npu_swiglu"
+        AttributeError, match=r"has no 'npu_clipped_swiglu'; it has npu and npu_rms_norm, .*npu_swiglu"
     ):
-        _ = npu.npu_geglu
+        _ = npu.npu_clipped_swiglu
 
 
 def test_torch_npu_stands_in_only_inside_the_with(npu: TorchNpu) -> None:
@@ -163,8 +174,8 @@ def test_torch_npu_stands_in_only_inside_the_with(npu: TorchNpu) -> None:
         assert imported.npu.is_available() is True
         assert torch.npu.is_available() is True  # type: ignore[attr-defined]
         assert importlib.util.find_spec("torch_npu") is module.__spec__
-        with pytest.raises(AttributeError, match="npu_geglu"):
-            _ = imported.npu_geglu
+        with pytest.raises(AttributeError, match="npu_clipped_swiglu"):
+            _ = imported.npu_clipped_swiglu
     assert "torch_npu" not in sys.modules
     assert not hasattr(torch, "npu")
     assert imported.npu_swiglu(torch.zeros(2, 4)).shape == (2, 2)  # a file that was imported keeps it
@@ -198,13 +209,25 @@ def test_the_module_has_a_spec_so_that_libraries_can_look_for_it(npu: TorchNpu) 
 
 def test_over_the_real_module_the_facade_has_its_other_attributes(npu: TorchNpu) -> None:
     real = types.ModuleType("torch_npu")
-    real.npu_geglu = "its own"  # type: ignore[attr-defined]
+    real.npu_clipped_swiglu = "its own"  # type: ignore[attr-defined]
     facade = TorchNpu(available=True, module=real)
-    assert facade.npu_geglu == "its own"
+    assert facade.npu_clipped_swiglu == "its own"
     assert facade.npu_swiglu is torch.ops.npu.npu_swiglu
     assert facade.npu.is_available() is True
     with pytest.raises(AttributeError):
         _ = facade.npu_of_tomorrow
+
+
+def test_an_op_that_an_older_torch_npu_lacks_is_missing_from_its_facade_alone(
+    npu: TorchNpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facade_module, "FACADE_OPS", ("npu_swiglu", "npu_of_tomorrow"))
+    facade = TorchNpu(available=True, module=types.ModuleType("torch_npu"))
+    assert facade.npu_swiglu is torch.ops.npu.npu_swiglu
+    with pytest.raises(AttributeError):
+        _ = facade.npu_of_tomorrow
+    with pytest.raises(AttributeError):
+        TorchNpu(available=False)
 
 
 def test_nothing_stands_in_for_the_real_module(npu: TorchNpu) -> None:

@@ -20,6 +20,13 @@ class Autograd:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewritten:
+    """To autograd the op is `call`, which takes its arguments by name and calls another op, as in torch_npu."""
+
+    call: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
 class OpKernel:
     """Kernels of op. `cpu` and `fake` take every argument of the schema by keyword, defaults included.
 
@@ -29,7 +36,7 @@ class OpKernel:
     op: str
     cpu: Callable[..., Any]
     fake: Callable[..., Any]
-    autograd: Autograd
+    autograd: Autograd | Rewritten
 
 
 def no_backward(op: str, reason: str) -> Autograd:

@@ -38,7 +38,8 @@ from fusionkit.subjects.load import load_subject  # noqa: E402
 
 
 def schema(name: str) -> str:
-    return str(getattr(torch.ops.npu, name).default._schema)
+    packet, _, overload = name.partition(".")
+    return str(getattr(getattr(torch.ops.npu, packet), overload or "default")._schema)
 
 
 with new_fake_mode():
