@@ -6,7 +6,7 @@ heads than query (grouped queries). Source: op-plugin docs, torch_npu.npu_fusion
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,7 +137,7 @@ key_has_head_size = _of_shape("key", _head_size)
 value_follows_key = _of_shape("value", _value_follows_key)
 
 
-def _one_of_shapes(tensor: Any, allowed: list[tuple[Size, ...]]) -> bool:
+def _one_of_shapes(tensor: Any, allowed: Sequence[tuple[Size, ...]]) -> bool:
     actual = sizes(tensor)
     return any(
         len(actual) == len(wanted) and not any(_differ(a, b) for a, b in zip(actual, wanted, strict=True))

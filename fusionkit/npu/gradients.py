@@ -59,7 +59,8 @@ def _refusing(name: str, backward: Callable[..., Any]) -> Callable[..., Any]:
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
             return call()
-        result = Recorded.apply(call, *tensors)
+        apply: Callable[..., Any] = Recorded.apply
+        result = apply(call, *tensors)
         return list(result) if len(op._schema.returns) == 1 else result
 
     return autograd_kernel

@@ -250,6 +250,14 @@ def test_sequence_ends_are_running_sums_up_to_the_tokens_there_are(npu: TorchNpu
         npu.npu_fusion_attention(q, k, k, 2, "TND", **options)
 
 
+def test_the_mask_of_packed_sequences_covers_the_longest(npu: TorchNpu) -> None:
+    q, k = torch.randn(5, 2, 4), torch.randn(8, 2, 4)
+    options = {"actual_seq_qlen": QUERY_ENDS, "actual_seq_kvlen": KEY_ENDS}
+    small = torch.zeros(2, 4, dtype=torch.bool)
+    with pytest.raises(MisuseError, match=r"atten_mask \[2, 4\] is too small for a sequence of 3 queries"):
+        npu.npu_fusion_attention(q, k, k, 2, "TND", atten_mask=small, **options)
+
+
 NOT_COMPUTED: list[tuple[dict[str, Any], str]] = [
     ({"keep_prob": 0.9}, "computes no dropout .*, got keep_prob 0.9; compare with keep_prob=1.0"),
     ({"dropout_mask": torch.zeros(32, dtype=torch.uint8)}, "computes no dropout"),

@@ -59,7 +59,8 @@ class _Call:
 
     def per_kv_head(self, gradient: Tensor) -> Tensor:
         """[B, N, S, D] summed over the query heads that share a head of key and value."""
-        return gradient.unflatten(1, (self.kv_heads, -1)).sum(2)
+        shared: Tensor = gradient.unflatten(1, (self.kv_heads, -1))
+        return shared.sum(2)
 
 
 def _read(arguments: Mapping[str, Any], scale: float) -> _Call:
@@ -83,7 +84,10 @@ def _read(arguments: Mapping[str, Any], scale: float) -> _Call:
         for name in ("key", "value")
     )
     masking = Masking(
-        *(arguments[name] for name in ("atten_mask", "sparse_mode", "pre_tockens", "next_tockens")),
+        arguments["atten_mask"],
+        arguments["sparse_mode"],
+        arguments["pre_tockens"],
+        arguments["next_tockens"],
         arguments["inner_precise"],
     )
     query = to_heads(arguments["query"], layout, shape.heads, query_ends)

@@ -38,8 +38,8 @@ class Masking:
     def dropped(self, queries: int, keys: int) -> Tensor | None:
         """True where a score is dropped, broadcastable to [B, N, queries, keys]; None where none is.
 
-        Raises MisuseError for modes 5 to 8, for a template with other values, and for tokens that cut off
-        scores which the mask keeps.
+        Raises MisuseError for modes 5 to 8, for a template with other values, for a mask that a packed
+        sequence does not fit into, and for tokens that cut off scores which the mask keeps.
         """
         if self.atten_mask is None:
             return None
@@ -52,6 +52,11 @@ class Masking:
             self._check_template(self.atten_mask)
             return self._outside(queries, keys, keys - queries)
         mask = self.atten_mask[..., :queries, :keys] != 0
+        if mask.shape[-2:] != (queries, keys):
+            raise MisuseError(
+                f"npu_fusion_attention: atten_mask {list(self.atten_mask.shape)} is too small for a sequence of"
+                f" {queries} queries and {keys} keys"
+            )
         self._check_tokens(mask, queries, keys)
         return mask
 
