@@ -1,0 +1,74 @@
+"""One file: every place that an op could take, by reading it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusionkit.identify.ops import HAZARDS, OP_NAMES
+from fusionkit.identify.rules.table import CONTAINED, RULES
+from fusionkit.identify.rules.unit import Unit
+from fusionkit.identify.source.evaluate import FunctionNode
+from fusionkit.identify.source.files import SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One symbol whose code an op could take the place of.
+
+    `line`, `end_line`: of the symbol's class or def. `places`: the lines at which the math ends. `hazards`: in the
+    order of ops.HAZARDS.
+    """
+
+    op: str
+    symbol: str
+    line: int
+    end_line: int
+    places: tuple[int, ...]
+    hazards: tuple[str, ...]
+
+
+def sites_of_text(path: Path, text: str) -> list[Site]:
+    """Every site of a file, by line. Raises SyntaxError (ValueError for null bytes) if it is not Python 3."""
+    return sites_of_file(SourceFile(path, text))
+
+
+def sites_of_file(file: SourceFile) -> list[Site]:
+    """Every site of a parsed file, by line."""
+    found: dict[tuple[str, str], tuple[ast.AST, set[int], set[str]]] = {}
+    for unit in units_of(file):
+        for rule in RULES:
+            for place in rule(unit):
+                key = (unit.symbol, place.op)
+                _, lines, hazards = found.setdefault(key, (_symbol_node(unit), set(), set()))
+                lines.add(place.value.line)
+                hazards.update(place.hazards)
+    told = [
+        _site(symbol, op, *rest)
+        for (symbol, op), rest in found.items()
+        if (symbol, CONTAINED.get(op, "")) not in found
+    ]
+    return sorted(told, key=lambda site: (site.line, OP_NAMES.index(site.op)))
+
+
+def units_of(file: SourceFile) -> Iterator[Unit]:
+    """Every function and method of a file that the rules look at."""
+    for function in file.functions.values():
+        yield Unit(file, function)
+    for cls in file.classes.values():
+        for method in cls.methods.values():
+            yield Unit(file, method, cls)
+
+
+def _symbol_node(unit: Unit) -> ast.ClassDef | FunctionNode:
+    return unit.node if unit.cls is None or "." in unit.symbol else unit.cls.node
+
+
+def _site(symbol: str, op: str, node: ast.AST, lines: set[int], hazards: set[str]) -> Site:
+    start, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
+    order = list(HAZARDS)
+    return Site(
+        op, symbol, start, end or start, tuple(sorted(lines)), tuple(sorted(hazards, key=order.index))
+    )

@@ -1,0 +1,1 @@
+"""Reading Python source without running it: files, classes, and what each function computes, as values."""

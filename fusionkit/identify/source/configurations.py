@@ -1,0 +1,116 @@
+"""What a model's configuration says where nothing is given: the default of `config.hidden_act` and its like."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from fusionkit.identify.source.files import SourceClass
+
+
+def config_defaults(cls: SourceClass, name: str) -> list[str]:
+    """Default values (strings) of attribute `name` of the configuration that `cls` is built with.
+
+    Read from configuration_*.py beside the file. The annotation of `config` decides, in `cls` or in the classes that
+    build it; else the configuration whose name fits that of `cls` best.
+    """
+    held = _folder_defaults(cls.file.path.parent)
+    having = {config: values[name] for config, values in held.items() if name in values}
+    for told_by in _annotations_upwards(cls) if having else ():
+        told = [having[item] for item in told_by if item in having]
+        if told:
+            return told
+    fitting = [config for config in having if _part(config) == _part(cls.name)] or list(having)
+    most = max((_shared(config, cls.name) for config in fitting), default=0)
+    return list(dict.fromkeys(having[config] for config in fitting if _shared(config, cls.name) == most))
+
+
+def _part(name: str) -> str:
+    """The part of a model that a name speaks of; text where it says nothing."""
+    return next((word for word in ("Vision", "Audio", "Speech", "Vit", "Perceiver") if word in name), "Text")
+
+
+def _annotations_upwards(cls: SourceClass, depth: int = 6) -> Iterator[list[str]]:
+    """Annotated configurations of the class, of the classes of the file that build it, of those that build these."""
+    front = [cls]
+    for _ in range(depth):
+        yield [name for item in front for name in _annotations(item)]
+        front = [
+            other for other in cls.file.classes.values() if any(other.builds(item.name) for item in front)
+        ]
+
+
+def _annotations(cls: SourceClass) -> list[str]:
+    start = cls.methods.get("__init__")
+    if start is None:
+        return []
+    told = [item.annotation for item in (*start.args.args, *start.args.kwonlyargs) if item.annotation]
+    return [
+        node.id
+        for item in told
+        for node in ast.walk(item)
+        if isinstance(node, ast.Name) and "Config" in node.id
+    ]
+
+
+def _shared(one: str, other: str) -> int:
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+@lru_cache(maxsize=256)
+def _folder_defaults(folder: Path) -> dict[str, dict[str, str]]:
+    """Class -> attribute -> default, over the configuration files of a folder."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(folder.glob("configuration_*.py")):
+        try:
+            tree = ast.parse(path.read_text("utf-8"))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                inherited = {
+                    k: v
+                    for base in node.bases
+                    if isinstance(base, ast.Name)
+                    for k, v in found.get(base.id, {}).items()
+                }
+                own = dict(_defaults(node))
+                renamed = {name: own[kept] for name, kept in _attribute_map(node) if kept in own}
+                found[node.name] = inherited | own | renamed
+    return found
+
+
+def _attribute_map(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """`attribute_map`: the names under which a configuration also gives its attributes."""
+    for item in node.body:
+        named = [t.id for t in getattr(item, "targets", []) if isinstance(t, ast.Name)]
+        if "attribute_map" in named and isinstance(getattr(item, "value", None), ast.Dict):
+            for key, value in zip(item.value.keys, item.value.values, strict=True):  # type: ignore[attr-defined]
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                    yield str(key.value), str(value.value)
+
+
+def _defaults(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
+            yield from _text(item.target.id, item.value)
+        elif isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
+            yield from _text(item.targets[0].id, item.value)
+        elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            named = item.args.args[len(item.args.args) - len(item.args.defaults) :]
+            for argument, default in zip(named, item.args.defaults, strict=True):
+                yield from _text(argument.arg, default)
+
+
+def _text(name: str, value: ast.expr) -> Iterator[tuple[str, str]]:
+    if isinstance(value, ast.Call):  # a validator around the default
+        value = next((item.value for item in value.keywords if item.arg == "default"), value)
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        yield name, value.value
