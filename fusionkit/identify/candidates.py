@@ -1,0 +1,125 @@
+"""What a scan finds: candidates with a judgement, files that could not be read, and the report of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusionkit.identify.rulings import Recommend
+from fusionkit.identify.scan_file import Site
+
+SCHEMA = "fusionkit.scan/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A use of a torch_npu op, or a switch for one, that stands in the scanned code already.
+
+    `op`: a name of ops.OPS, "" for a switch of no particular op. `guard`: the condition it stands under, "" for none.
+    """
+
+    op: str
+    file: str
+    line: int
+    text: str
+    guard: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {"op": self.op, "file": self.file, "line": self.line, "text": self.text, "guard": self.guard}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One place that an op could take, judged.
+
+    `line`, `end_line`: of the symbol's class or def; `places`: the lines at which the math ends. `priority`: 1 high to
+    3 low. `hazards`: in the order of ops.HAZARDS, training_backward among them. `dispatch`: what decides whether this
+    code runs (a key of dispatch.DISPATCHES), "" for nothing. `inherited_from`: the class that the code is written in,
+    where this one inherits it. `generated_from`: the modular_*.py that a generated file names in its header.
+    `proof`: a proof's `to_dict()`, None where none was tried.
+    """
+
+    op: str
+    file: str
+    line: int
+    end_line: int
+    symbol: str
+    places: tuple[int, ...]
+    hazards: tuple[str, ...]
+    recommend: Recommend
+    priority: int
+    reason: str
+    reason_zh: str
+    dispatch: str = ""
+    inherited_from: str = ""
+    generated_from: str = ""
+    existing: tuple[Existing, ...] = ()
+    proof: Mapping[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        """Stable name of the candidate: op, file and symbol, one of a kind in a scan."""
+        return f"{self.op}:{self.file}:{self.symbol}"
+
+    @property
+    def site(self) -> Site:
+        """The place, without hazards that stand in the table of ops and not in the code."""
+        found = tuple(hazard for hazard in self.hazards if hazard != "training_backward")
+        return Site(self.op, self.symbol, self.line, self.end_line, self.places, found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types: one entry of `fusionkit scan --json`."""
+        return {
+            "id": self.id,
+            "op": self.op,
+            "file": self.file,
+            "line": self.line,
+            "end_line": self.end_line,
+            "symbol": self.symbol,
+            "places": list(self.places),
+            "recommend": self.recommend,
+            "priority": self.priority,
+            "reason": self.reason,
+            "hazards": list(self.hazards),
+            "dispatch": self.dispatch,
+            "inherited_from": self.inherited_from,
+            "generated_from": self.generated_from,
+            "existing": [item.to_dict() for item in self.existing],
+            "proof": None if self.proof is None else dict(self.proof),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A file that could not be scanned, and why in one line."""
+
+    file: str
+    reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain JSON types."""
+        return {"file": self.file, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport:
+    """What a scan of `paths` found. `files`: how many were read; `uses`: torch_npu in the scanned code already."""
+
+    paths: tuple[str, ...]
+    files: int
+    candidates: tuple[Candidate, ...]
+    failed: tuple[Failed, ...] = ()
+    uses: tuple[Existing, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types: what `fusionkit scan --json` prints."""
+        return {
+            "schema": SCHEMA,
+            "paths": list(self.paths),
+            "files": self.files,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "failed": [item.to_dict() for item in self.failed],
+            "uses": [item.to_dict() for item in self.uses],
+        }

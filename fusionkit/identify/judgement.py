@@ -1,0 +1,79 @@
+"""From a site to a candidate: whether to replace it, how soon, and why in one sentence."""
+
+from __future__ import annotations
+
+import re
+
+from fusionkit.identify.candidates import Candidate
+from fusionkit.identify.dispatch import Dispatch, dispatch_of
+from fusionkit.identify.ops import HAZARDS, fused_op
+from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, Recommend, Ruling
+from fusionkit.identify.scan_file import Site
+from fusionkit.identify.source.files import SourceFile
+
+_SEVERITY: tuple[Recommend, ...] = ("no", "defer", "yes")
+_LOWEST = 3
+_GENERATED = re.compile(r"automatically generated from (\S*modular_\w+\.py)")
+_HEADER = 1000  # characters in which a generated file names its source
+
+
+def judge(site: Site, file: SourceFile, shown: str = "") -> Candidate:
+    """The candidate that a site of `file` is; `shown`: the file's name in reports, its path where empty."""
+    op = fused_op(site.op)
+    hazards = site.hazards if op.backward else _ordered((*site.hazards, "training_backward"))
+    dispatch = dispatch_of(site, file)
+    ruling = _ruling(site, file, dispatch)
+    return Candidate(
+        op=site.op,
+        file=shown or str(file.path),
+        line=site.line,
+        end_line=site.end_line,
+        symbol=site.symbol,
+        places=site.places,
+        hazards=hazards,
+        recommend=ruling.recommend,
+        priority=_priority(op.priority, ruling.recommend),
+        reason=ruling.reason,
+        reason_zh=ruling.reason_zh,
+        dispatch="" if dispatch is None else dispatch.name,
+        generated_from=generated_from(file.text),
+    )
+
+
+def generated_from(text: str) -> str:
+    """The modular_*.py that the header of a generated file names, as it stands there; "" for other files."""
+    named = _GENERATED.search(text[:_HEADER])
+    return named[1] if named else ""
+
+
+def _ruling(site: Site, file: SourceFile, dispatch: Dispatch | None) -> Ruling | Dispatch:
+    """The most severe of what applies; among equals a hazard comes first, then who runs, then the op as such."""
+    rows = [row for row in AGAINST if _applies(row, site)]
+    told: list[Ruling | Dispatch] = [row for row in rows if row.hazard]
+    told += [] if dispatch is None or dispatch.recommend == "yes" else [dispatch]
+    told += [row for row in rows if not row.hazard]
+    if site.op == "npu_gelu" and _calls_gelu(site, file):
+        told.append(GELU_CALL)
+    told += [row for row in FOR if site.op in row.ops]
+    return min(told, key=lambda row: _SEVERITY.index(row.recommend))
+
+
+def _applies(row: Ruling, site: Site) -> bool:
+    return (not row.ops or site.op in row.ops) and (not row.hazard or row.hazard in site.hazards)
+
+
+def _calls_gelu(site: Site, file: SourceFile) -> bool:
+    """Whether every place is a call or construction of a GELU, and none is written out."""
+    lines = file.text.splitlines()
+    return all("gelu" in lines[line - 1].lower() for line in site.places if line <= len(lines))
+
+
+def _priority(of_op: int, recommend: Recommend) -> int:
+    """1 high to 3 low: what waits comes a step later, what is refused last."""
+    later = {"yes": 0, "defer": 1, "no": 2}[recommend]
+    return min(of_op + later, _LOWEST)
+
+
+def _ordered(hazards: tuple[str, ...]) -> tuple[str, ...]:
+    order = list(HAZARDS)
+    return tuple(sorted(hazards, key=order.index))
