@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusionkit.identify.ops import HAZARDS, OP_NAMES
+from fusionkit.identify.reading import UnreadableError
 from fusionkit.identify.rules.table import CONTAINED, RULES
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.source.evaluate import FunctionNode
@@ -36,7 +37,14 @@ def sites_of_text(path: Path, text: str) -> list[Site]:
 
 
 def sites_of_file(file: SourceFile) -> list[Site]:
-    """Every site of a parsed file, by line."""
+    """Every site of a parsed file, by line. Raises UnreadableError where expressions are nested without end."""
+    try:
+        return _sites(file)
+    except RecursionError as error:
+        raise UnreadableError("an expression is nested too deeply to be read") from error
+
+
+def _sites(file: SourceFile) -> list[Site]:
     found: dict[tuple[str, str], tuple[ast.AST, set[int], set[str]]] = {}
     for unit in units_of(file):
         for rule in RULES:

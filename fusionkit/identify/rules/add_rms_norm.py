@@ -36,13 +36,18 @@ def _operand(call: Value) -> Value | None:
 
 
 def _is_sum(value: Value) -> bool:
-    for side in sides(peel(value)):
-        side = peel(side)
-        if side.op == "either":
-            if _is_sum(side):
+    """Whether a branch of the value is a sum of two tensors of one shape."""
+    front, seen = [value], set[int]()
+    while front:
+        for side in sides(peel(front.pop())):
+            inner = peel(side)
+            if id(inner) in seen:
+                continue
+            seen.add(id(inner))
+            if inner.op == "either":
+                front.append(inner)
+            elif inner.op == "add" and not any(_is_broadcast(arg) for arg in inner.args):
                 return True
-        elif side.op == "add" and not any(_is_broadcast(arg) for arg in side.args):
-            return True
     return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusionkit.identify.rules.unit import Found, Unit
-from fusionkit.identify.source.values import CASTS, FORMS, PASSED, Value, find, peel, sides
+from fusionkit.identify.source.values import CASTS, FORMS, PASSED, Value, factors, find, peel, sides
 
 OP = "npu_rms_norm"
 _OUTSIDE = frozenset({"clamp", "max", "maximum"})
@@ -130,11 +130,16 @@ def _is_root_of_size(product: Value, norm: Value) -> bool:
 
 
 def _multiplies(product: Value, squared: Value) -> bool:
-    """Whether the other factor is what was squared."""
-    return any(
-        find(arg, lambda item: item is squared, 6) is not None and not _holds_root(arg)
-        for arg in product.args
-    )
+    """Whether the other factor is what was squared, casts and further factors aside."""
+    return any(_reaches(arg, squared) and not _holds_root(arg) for arg in product.args)
+
+
+def _reaches(value: Value, wanted: Value, depth: int = 6) -> bool:
+    if value is wanted:
+        return True
+    if not depth or not (value.op in PASSED or value.op in ("mul", "either", "getitem")):
+        return False
+    return any(_reaches(arg, wanted, depth - 1) for arg in value.args)
 
 
 def _holds_root(value: Value) -> bool:
@@ -181,10 +186,8 @@ def _weighted(unit: Unit, normalised: list[Value]) -> list[tuple[Value, Value, b
     front = [(item, False) for item in normalised]
     seen = {(id(item), False) for item in normalised}
     for item in normalised:  # weight * x * rsqrt: the weight may stand in the first product already
-        for arg in item.args:
-            for weight in sides(arg):
-                if _is_weight(weight):
-                    found.append((item, weight, False))
+        for factor in factors(item.args[0] if item.op == "div" else item, FORMS):
+            found += [(item, weight, False) for weight in sides(factor) if _is_weight(weight)]
     for _ in range(8):
         following = []
         for item, was_cast in front:

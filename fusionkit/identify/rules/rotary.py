@@ -86,6 +86,7 @@ def _by_addcmul(unit: Unit, value: Value) -> set[str] | None:
 def _hazards(unit: Unit, with_cos: tuple[str, Value, Value], with_sin: tuple[str, Value, Value]) -> set[str]:
     found = _per_batch(with_cos[2]) | _float32(unit)
     layout = rotation(unit, with_sin[1])
+    turned = layout is not None
     if layout is None:
         layout = pair_layout(unit, with_cos[1]) or pair_layout(unit, with_sin[1])
         if layout is not None:
@@ -94,7 +95,9 @@ def _hazards(unit: Unit, with_cos: tuple[str, Value, Value], with_sin: tuple[str
         found.add("rope_interleave")
     if layout is None and not _is_same(with_cos[1], with_sin[1]):
         found.add("rope_half_width_cos_sin")
-    if _sliced(with_cos[1], layout) or any(_sliced(item[2], HALF) for item in (with_cos, with_sin)):
+    if (turned and _sliced(with_cos[1], layout)) or any(
+        _sliced(item[2], HALF) for item in (with_cos, with_sin)
+    ):
         found.add("non_contiguous")
     return found
 

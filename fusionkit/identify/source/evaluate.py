@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fusionkit.identify.source.expressions import Environment, Expressions, bind_loop
 from fusionkit.identify.source.values import Value
 
+_TWICE = 2  # loops in loops whose body is read a second time
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -41,6 +42,7 @@ class _Run:
     def __init__(self, modules: Mapping[str, str]) -> None:
         self.expressions = Expressions(modules)
         self.returns: list[Value] = []
+        self.loops = 0  # how deep in loops
 
     def value(self, node: ast.expr, env: Environment) -> Value:
         return self.expressions.value(node, env)
@@ -98,11 +100,13 @@ class _Run:
 
     def loop(self, node: ast.For | ast.AsyncFor, env: Environment) -> None:
         source = self.value(node.iter, env)
-        for _ in range(2):  # what one turn leaves is what the next one finds
+        self.loops += 1
+        for _ in range(2 if self.loops <= _TWICE else 1):  # what one turn leaves is what the next one finds
             turn = dict(env)
             bind_loop(node.target, source, turn)
             self.block(node.body, turn)
             self.join([env, turn], env)
+        self.loops -= 1
         self.block(node.orelse, env)
 
     def in_place(self, node: ast.expr, value: Value, env: Environment) -> None:

@@ -83,20 +83,31 @@ def peel(value: Value, ops: frozenset[str] = PASSED) -> Value:
 
 
 def sides(value: Value) -> Iterator[Value]:
-    """The value, or where it depends on branches, what each branch gives."""
-    if value.op == "either":
-        for item in value.args:
-            yield from sides(item)
-    else:
-        yield value
+    """The value, or where it depends on branches, what each branch gives; each once."""
+    front, seen = [value], {id(value)}
+    while front:
+        item = front.pop(0)
+        if item.op != "either":
+            yield item
+            continue
+        fresh = [arg for arg in item.args if id(arg) not in seen]
+        seen.update(id(arg) for arg in fresh)
+        front = fresh + front
 
 
 def factors(value: Value, ops: frozenset[str] = PASSED) -> list[Value]:
-    """The factors of a product, casts and changes of form between them passed over."""
-    value = peel(value, ops)
-    if value.op != "mul":
-        return [value]
-    return [item for arg in value.args for item in factors(arg, ops)]
+    """The factors of a product, each once, casts and changes of form between them passed over."""
+    front, seen, found = [value], set[int](), []
+    while front:
+        item = peel(front.pop(0), ops)
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if item.op == "mul":
+            front = [*item.args, *front]
+        else:
+            found.append(item)
+    return found
 
 
 def find(value: Value, wanted: Callable[[Value], bool], depth: int = 12) -> Value | None:
