@@ -1,0 +1,125 @@
+"""One call of one side: inputs converted and copied, outputs by path, gradients of all that takes part."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
+
+Tensor = torch.Tensor
+
+NOT_DIFFERENTIATED = (
+    "cos", "sin", "freqs_cos", "freqs_sin", "position_embeddings", "freqs_cis", "freqs", "image_rotary_emb",
+    "rotary_emb", "attention_mask", "attn_mask", "mask",
+)  # fmt: skip
+"""Arguments that a model makes without gradients."""
+
+KEPT_FLOAT32 = ("freqs_cis", "freqs", "image_rotary_emb", "rotary_emb", "freqs_cos", "freqs_sin")
+"""Arguments that models hold in float32 beside activations of any dtype (diffusers' rotary tables)."""
+
+
+_DIRECTION = 7  # seed of the direction in which gradients are taken
+
+
+def called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """The result of a call with every argument by name; tensors are copied, so that none is written to."""
+    return function(**{name: tree_map(_copied, value) for name, value in arguments.items()})
+
+
+def converted(arguments: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """The arguments with floats, and modules among them, in `dtype`."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, nn.Module):
+            return copy.deepcopy(value).to(dtype)
+        if isinstance(value, Tensor) and value.is_floating_point():
+            least = torch.finfo(dtype).min  # a mask's lowest number stays a number
+            return value.clamp(min=least).to(dtype)
+        return value
+
+    return {n: v if n in KEPT_FLOAT32 else tree_map(convert, v) for n, v in arguments.items()}
+
+
+def lifted(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with float64 copies of the modules among them; tensors are lifted by the reference run."""
+    return {
+        name: copy.deepcopy(value).double() if isinstance(value, nn.Module) else value
+        for name, value in arguments.items()
+    }
+
+
+def leaves(output: Any) -> dict[str, Any]:
+    """Outputs by path; one tensor is `output`."""
+    if isinstance(output, Tensor) or output is None:
+        return {"output": output}
+    found = tree_flatten_with_path(output, is_leaf=lambda value: value is None)[0]
+    return {f"output{keystr(path)}": leaf for path, leaf in found}
+
+
+def with_gradients(
+    function: Callable[..., Any],
+    owner: nn.Module | None,
+    arguments: Mapping[str, Any],
+    kept: frozenset[str],
+    context: contextlib.AbstractContextManager[Any],
+) -> tuple[dict[str, Any], dict[str, Tensor | None]]:
+    """Outputs, and the gradients of inputs and weights of the sum of the `kept` outputs in a random direction.
+
+    The call alone runs within `context`: backward does not belong under autocast.
+    """
+    given = {
+        name: tree_map(_copied if name in NOT_DIFFERENTIATED else _differentiated, value)
+        for name, value in arguments.items()
+    }
+    with context:
+        outputs = leaves(function(**given))
+    sources = _sources(owner, given)
+    generator = torch.Generator().manual_seed(_DIRECTION)
+    total: Tensor | None = None
+    for name in sorted(kept & set(outputs)):
+        value = outputs[name]
+        if isinstance(value, Tensor) and value.is_floating_point() and value.requires_grad:
+            # eighths: the same direction in every dtype, the float64 of the reference included
+            direction = torch.randint(-8, 9, value.shape, generator=generator).to(value.dtype) / 8
+            part = (value * direction).sum()
+            total = part if total is None else total + part
+    if total is None or not sources:
+        return outputs, {}
+    found = torch.autograd.grad(total, list(sources.values()), allow_unused=True)
+    plain = {name: value.detach() if isinstance(value, Tensor) else value for name, value in outputs.items()}
+    return plain, dict(zip(sources, found, strict=True))
+
+
+def _sources(owner: nn.Module | None, given: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What is differentiated by: floating inputs, and the weights of every module that takes part."""
+    found: dict[str, Tensor] = {}
+    modules = {"": owner} | {f"{n}.": v for n, v in given.items() if isinstance(v, nn.Module)}
+    for prefix, module in modules.items():
+        if module is not None:
+            found |= {f"{prefix}{name}": weight for name, weight in module.named_parameters()}
+    for name, value in given.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            found[name] = value
+    return {f"gradient of {name}": value for name, value in found.items()}
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _differentiated(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        value = value.detach().clone()
+        return value.requires_grad_() if value.is_floating_point() else value
+    return value
+
+
+def one_line(error: BaseException) -> str:
+    """Type and first line of an error."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -1,0 +1,81 @@
+"""cos and sin for a rotation: as the file's own embedding class makes them, or made here in a told layout."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from fusionkit.errors import USER_CODE_ERRORS
+from fusionkit.identify.proving.setting import Setting
+
+Tensor = torch.Tensor
+
+
+def tables(setting: Setting) -> tuple[Tensor, Tensor]:
+    """cos and sin, float32. Raises LookupError where the file's own class was asked for and there is none."""
+    if "tables" not in setting.kept:
+        made = _own(setting) if setting.manner.tables == "own" else _made(setting, setting.manner.tables)
+        setting.kept["tables"] = made
+        if setting.manner.tables == "own" and setting.site.op == "npu_rotary_mul":
+            hazards = setting.site.hazards
+            wider = 2 if {"rope_partial", "rope_half_width_cos_sin"} & set(hazards) else 1
+            setting.kept["head_dim"] = made[0].shape[-1] * wider
+    held: tuple[Tensor, Tensor] = setting.kept["tables"]
+    return held
+
+
+def complex_table(setting: Setting) -> Tensor:
+    """cos + i sin, half as wide as the rotated dim, with the axes S D/2 (or B S D/2)."""
+    cos, sin = _made(setting, "S h" if setting.manner.tables == "own" else setting.manner.tables)
+    return torch.complex(cos, sin)
+
+
+def interleaved(setting: Setting) -> tuple[Tensor, Tensor]:
+    """cos and sin [S, D] with equal neighbours, as diffusers' get_1d_rotary_pos_embed makes them."""
+    cos, sin = _made(setting, "S h")
+    return cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
+
+
+def halves(setting: Setting) -> tuple[Tensor, Tensor]:
+    """cos and sin [S, D] with equal halves."""
+    return _made(setting, "S D")
+
+
+def _made(setting: Setting, axes: str) -> tuple[Tensor, Tensor]:
+    """Random angles with the given axes; h stands for half the head: full width repeats the half in the last dim."""
+    full = axes.split()
+    width = setting.head_dim // 2
+    leading = setting.shape(full[:-1])
+    angles = torch.rand((*leading, width), generator=setting.generator) * 6.0 - 3.0
+    cos, sin = angles.cos(), angles.sin()
+    if full[-1] == "h":
+        return cos, sin
+    if "rope_interleave" in setting.site.hazards:
+        return cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
+    return torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
+
+
+def _own(setting: Setting) -> tuple[Tensor, Tensor]:
+    for made in _own_results(setting):
+        if isinstance(made, tuple) and len(made) == 2 and all(isinstance(t, Tensor) for t in made):
+            return made[0].detach().float(), made[1].detach().float()
+    raise LookupError("the file has no rotary embedding class that gives cos and sin")
+
+
+def _own_results(setting: Setting) -> Iterator[Any]:
+    from fusionkit.identify.proving.configurations import small_configs
+
+    positions = torch.arange(3, 3 + setting.length).expand(setting.batch, -1)
+    x = setting.tensor("B S C")
+    for name, cls in vars(setting.module).items():
+        if not (inspect.isclass(cls) and name.endswith("RotaryEmbedding")):
+            continue
+        for config in small_configs(setting.module, setting.source, name, setting.sizes):
+            try:
+                yield cls(config)(x, positions)
+            except USER_CODE_ERRORS:
+                continue
+            break

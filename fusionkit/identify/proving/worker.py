@@ -1,0 +1,166 @@
+"""The process of a proof: `python -m fusionkit.identify.proving.worker FOLDER`, started by `prove`.
+
+FOLDER holds request.json; N.json with the proof of the Nth site, and `stage`, are written there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from fusionkit.errors import USER_CODE_ERRORS
+from fusionkit.identify.proving.building import Built, rebuild
+from fusionkit.identify.proving.calling import one_line
+from fusionkit.identify.proving.comparing import Ran, judge_runs
+from fusionkit.identify.proving.configurations import FORCED
+from fusionkit.identify.proving.modules import RecordingFacade, import_original, import_replaced
+from fusionkit.identify.proving.planning import Planned, plan
+from fusionkit.identify.proving.proof import Proof, Run, severity
+from fusionkit.identify.proving.running import Precision, run_sides
+from fusionkit.identify.proving.switches import Switches
+from fusionkit.identify.scan_file import Site
+from fusionkit.identify.source.files import SourceFile
+from fusionkit.npu.target import use_target
+from fusionkit.store import read_json, write_json, write_text
+from fusionkit.verdict import Verdict
+
+Tell = Callable[[str], None]
+
+
+def main(folder: Path) -> None:
+    """Prove every site of the request."""
+    request = read_json(folder / "request.json")
+    torch.set_num_threads(1)
+    facade = use_target("cpu")
+
+    def tell(stage: str) -> None:
+        write_text(folder / "stage", stage)
+
+    path = Path(request["path"])
+    for index, (told, text) in enumerate(zip(request["sites"], request["texts"], strict=True)):
+        site = Site(**{name: tuple(v) if isinstance(v, list) else v for name, v in told.items()})
+        started = time.monotonic()
+        precisions = [Precision(getattr(torch, name)) for name in request["dtypes"]]
+        proof = _prove(path, site, text, precisions, request["seed"], RecordingFacade(facade), tell)
+        seconds = round(time.monotonic() - started, 3)
+        write_json(folder / f"{index}.json", replace(proof, seconds=seconds).to_dict())
+
+
+def _prove(
+    path: Path,
+    site: Site,
+    new_text: str,
+    dtypes: list[Precision],
+    seed: int,
+    torch_npu: RecordingFacade,
+    tell: Tell,
+) -> Proof:
+    def ended(verdict: Verdict, reason: str) -> Proof:
+        return Proof(site.op, str(path), site.symbol, verdict, reason)
+
+    try:
+        tell("the original module is imported")
+        original = import_original(path)
+        source = SourceFile(path, path.read_text("utf-8"))
+        tell("the original code is built")
+        planned = plan(site, original, source, seed)
+    except USER_CODE_ERRORS as error:
+        told = str(error).partition("\n")[0] if type(error).__name__ == "MisuseError" else one_line(error)
+        return ended(Verdict.INCONCLUSIVE, told or one_line(error))
+    try:
+        switches = Switches(new_text, source.text)
+        switches.turn_on_environment()
+        tell("the replaced code is imported")
+        replaced = import_replaced(original, new_text, torch_npu, switches)
+    except USER_CODE_ERRORS as error:
+        return ended(Verdict.FAIL, f"the replaced module cannot be imported: {one_line(error)}")
+    asks = new_text.count("torch_npu.npu_") > source.text.count("torch_npu.npu_")
+    try:
+        ran = _run_all(planned, replaced, switches, dtypes, torch_npu, tell)
+    except _NotBuiltError as error:
+        return ended(Verdict.FAIL, str(error))
+    return _concluded(ended(Verdict.PASS, ""), judge_runs(ran, asks), dtypes, _forced(planned))
+
+
+class _NotBuiltError(Exception):
+    """The replaced class cannot be built as the original was."""
+
+
+def _run_all(
+    planned: list[Planned], replaced: ModuleType, switches: Switches, dtypes: list[Precision],
+    torch_npu: RecordingFacade, tell: Tell,
+) -> list[Ran]:  # fmt: skip
+    twins: dict[int, Built] = {}
+    ran = []
+    precisions = [*dtypes, Precision(torch.float32, autocast=True)]
+    for call in planned:
+        if id(call.original) not in twins:
+            tell("the replaced code is built")
+            try:
+                twins[id(call.original)] = rebuild(replaced, call.setting, call.original)
+            except USER_CODE_ERRORS as error:
+                raise _NotBuiltError(f"the replaced code cannot be built: {one_line(error)}") from error
+        twin = twins[id(call.original)]
+        switches.turn_on_attributes(twin.owner, getattr(twin.owner, "config", None), call.setting.config)
+        for precision in precisions:
+            sides = run_sides(call, twin, precision, lambda: sum(torch_npu.calls.values()), tell)
+            ran.append(Ran(call, precision, sides))
+    return ran
+
+
+def _concluded(proof: Proof, runs: list[Run], dtypes: list[Precision], forced: tuple[str, ...]) -> Proof:
+    """The verdict over all runs: none fails, and at least one passes in each of the dtypes asked for."""
+    told = replace(proof, runs=tuple(runs), forced=forced)
+    failing = [run for run in runs if run.verdict is Verdict.FAIL]
+    if failing:
+        first = failing[0]
+        return replace(
+            told,
+            verdict=Verdict.FAIL,
+            reason=f"{len(failing)} of {len(runs)} runs fail; {_where(first)}: {first.reason}",
+        )
+    passing = [run for run in runs if run.verdict is Verdict.PASS]
+    for wanted in dtypes:
+        if not any(run.dtype == str(wanted) and not run.autocast for run in passing):
+            missing = next((run for run in runs if run.dtype == str(wanted) and not run.autocast), None)
+            why = missing.reason if missing else "nothing ran"
+            return replace(told, verdict=Verdict.INCONCLUSIVE, reason=f"no run in {wanted} passes: {why}")
+    worst = max(passing, key=lambda run: severity(run.figures))
+    undecided = len(runs) - len(passing)
+    also = f", {undecided} say nothing" if undecided else ""
+    return replace(
+        told, reason=f"{len(passing)} of {len(runs)} runs pass{also}; {_where(worst)}: {worst.reason}"
+    )
+
+
+def _where(run: Run) -> str:
+    return f"{run.dtype}{' under autocast' if run.autocast else ''}, {run.case}"
+
+
+def _forced(planned: list[Planned]) -> tuple[str, ...]:
+    """The implementations that were chosen so that the code at the site runs."""
+    site = planned[0].setting.site
+    if "dispatch_elsewhere" not in site.hazards:
+        return ()
+    configs = [call.setting.config for call in planned if call.setting.config is not None]
+    return tuple(
+        f"{word}: {FORCED[name]}"
+        for name, (word, ops) in _FORCED_FOR.items()
+        if site.op in ops and any(getattr(config, name, None) == FORCED[name] for config in configs)
+    )
+
+
+_FORCED_FOR = {
+    "_attn_implementation": ("attention", ("npu_fusion_attention", "npu_scaled_masked_softmax")),
+    "_experts_implementation": ("experts", ("npu_grouped_matmul", "npu_swiglu", "npu_geglu")),
+}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
