@@ -33,7 +33,7 @@ def checklist(materials: Materials, changed: Sequence[str], lang: Lang) -> tuple
 
 def checklist_lines(boxes: Sequence[Box]) -> str:
     """The boxes as a Markdown task list."""
-    return "\n".join(f"- [{'x' if box.ticked else ' '}] {box.question}: {box.evidence}" for box in boxes)
+    return "\n".join(f"- [{'x' if box.ticked else ' '}] {box.question} {box.evidence}" for box in boxes)
 
 
 def _stage_one(materials: Materials, changed: Sequence[str]) -> list[tuple[str, bool, dict[str, object]]]:
@@ -47,7 +47,6 @@ def _stage_one(materials: Materials, changed: Sequence[str]) -> list[tuple[str, 
     return [
         ("given", scan.files > 0, {**counts, "profile": given}),
         ("scanned", scan.files > 0 and not scan.failed, counts),
-        ("searched", scan.files > 0, counts),
         ("api", not wanted - read, {"read": len(read), "wanted": len(wanted), "missing": missing or "-"}),
         ("stopped", not changed, {"kept": len(materials.hashes) - len(changed), "changed": len(changed)}),
     ]
@@ -82,10 +81,9 @@ _EN: dict[str, tuple[str, ...]] = {
 _ZH: dict[str, tuple[str, ...]] = {
     "given": ("给的是模型代码？有没有替换前的 profiling 数据？", "{files} 个文件；profile：{profile}"),
     "scanned": (
-        "常用融合算子逐个扫了吗，每个文件都扫了吗？",
-        "{ops} 类算子，已读 {files} 个文件，{failed} 个未能读取",
+        "常用融合算子清单逐个扫了吗？仓库内已有融合实现搜过了吗？",
+        "{ops} 类算子；已读 {files} 个文件，{failed} 个未能读取；找到 {uses} 处 torch_npu 算子调用",
     ),
-    "searched": ("仓库内已有融合实现搜过了吗？", "找到 {uses} 处 torch_npu 算子调用"),
     "api": (
         "API 的签名/约束是查来的而非凭记忆吗？",
         "{wanted} 个算子中 {read} 个取自 wheel；未取到：{missing}",

@@ -44,7 +44,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "由 {source} 生成：应改该文件，实际运行的是生成后的文件",
     ),
     "inherited": ("the code is inherited from {source}", "代码继承自 {source}"),
-    "alike": ("The same code stands at {count} more places", "另有 {count} 处代码相同"),
+    "alike": ("The same code stands elsewhere too ({count})", "另有 {count} 处代码相同"),
     "more": ("{count} more, see the list of candidates", "其余 {count} 处见候选清单"),
     "dispatch": ("Who runs", "实际执行者"),
     "original": ("Original code", "原始代码"),
