@@ -1,0 +1,27 @@
+"""Which builder writes an op's replacement, and the hazards that no builder can meet: two literal tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusionkit.identify.replacing.norm_calls import calls_of_class
+from fusionkit.identify.replacing.norms import replace_rms_norm
+from fusionkit.identify.replacing.place import Place
+from fusionkit.identify.replacing.replacement import Change
+from fusionkit.identify.replacing.statements import Statements
+from fusionkit.identify.rules.unit import Unit
+
+Builder = Callable[[Place], list[Change]]
+CallBuilder = Callable[[Unit, Statements, str], list[Change]]
+
+BUILDERS: dict[str, Builder] = {
+    "npu_rms_norm": replace_rms_norm,
+}
+
+# Ops whose site may be a module that __init__ builds: what is changed are its calls, in every method of the class.
+CALLS: dict[str, CallBuilder] = {
+    "npu_rms_norm": calls_of_class,
+}
+
+# op -> hazard -> why the op cannot take the code's place (facts: op-plugin documentation of the op)
+REFUSED_HAZARDS: dict[str, dict[str, str]] = {}

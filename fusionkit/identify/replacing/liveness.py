@@ -1,0 +1,110 @@
+"""Which statements of a fused branch are still needed: those whose names nobody reads are left out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusionkit.identify.replacing.replacement import Change, Unfit
+from fusionkit.identify.replacing.statements import Statements, names
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The statements that the fused branch keeps, and names that become None in it."""
+
+    statements: tuple[ast.stmt, ...]
+    nothing: tuple[str, ...]
+
+
+def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change]) -> Kept:
+    """What of a run the fused branch needs. Raises Unfit where a name would have to hold two values at once."""
+    changes = list(changes)
+    texts = {id(node): text for change in changes for node, text in change.texts.items()}
+    before = {id(node): lines for change in changes for node, lines in change.before.items()}
+    at_start = frozenset().union(*(change.at_start for change in changes))
+    after = live_after(statements, run)
+    nothing = frozenset().union(*(change.nothing for change in changes)) & after
+    needed, wanted_at_start = set(after - nothing), set[str]()
+    held: list[ast.stmt] = []
+    for item in reversed(run):
+        read, written = _names_of(item, texts, before)
+        inserted = any(id(node) in texts or id(node) in before for node in ast.walk(item))
+        if is_droppable(item) and not written & needed and not (inserted and not written):
+            continue
+        if written & wanted_at_start:
+            raise Unfit(
+                f"{' and '.join(sorted(written & wanted_at_start))} changes before the fused op is called"
+            )
+        if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
+            needed -= written
+        needed |= read - (at_start if inserted else frozenset())
+        wanted_at_start |= (read & at_start) if inserted else set()
+        held.append(item)
+    return Kept(tuple(reversed(held)), tuple(sorted(nothing)))
+
+
+def _names_of(
+    item: ast.stmt, texts: dict[int, str], before: dict[int, list[str]]
+) -> tuple[set[str], set[str]]:
+    """(read, written) of a statement as the fused branch has it."""
+    if id(item) in texts:
+        read, written = names(ast.parse(texts[id(item)]))
+    else:
+        read, written = set[str](), set[str]()
+        front: list[ast.AST] = [item]
+        while front:
+            node = front.pop()
+            if id(node) in texts:
+                read |= names(ast.parse(texts[id(node)].strip(), mode="eval"))[0]
+            elif isinstance(node, ast.Name):
+                (read if isinstance(node.ctx, ast.Load) else written).add(node.id)
+                continue
+            else:
+                front += ast.iter_child_nodes(node)
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                read.add(node.target.id)
+    for node in ast.walk(item):
+        if id(node) in before:
+            told = names(ast.parse("\n".join(before[id(node)])))
+            read |= told[0] - told[1]
+    return read, written
+
+
+def is_droppable(item: ast.stmt) -> bool:
+    """Whether a statement does nothing but write plain names."""
+    if isinstance(item, ast.Assign):
+        return all(_is_plain(target) for target in item.targets)
+    if isinstance(item, (ast.AnnAssign, ast.AugAssign)):
+        return isinstance(item.target, ast.Name)
+    if isinstance(item, ast.If):
+        return all(is_droppable(inner) for inner in (*item.body, *item.orelse))
+    if isinstance(item, ast.With):
+        return all(is_droppable(inner) for inner in item.body)
+    return False
+
+
+def _is_plain(target: ast.expr) -> bool:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return all(_is_plain(item) for item in target.elts)
+    return isinstance(target, ast.Name)
+
+
+def live_after(statements: Statements, run: list[ast.stmt]) -> frozenset[str]:
+    """Names that may be read after a run: further down, or anywhere in a loop around it."""
+    last = run[-1]
+    if isinstance(last, (ast.Return, ast.Raise)):
+        return frozenset()
+    loop = next((item for item in statements.above(last) if isinstance(item, _LOOPS)), None)
+    inside = {id(node) for item in run for node in ast.walk(item)}
+    end = (last.end_lineno or 0, last.end_col_offset or 0)
+    found = set()
+    for node in ast.walk(statements.function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside:
+            in_loop = loop is not None and loop.lineno <= node.lineno
+            if in_loop or (node.lineno, node.col_offset) > end:
+                found.add(node.id)
+    return frozenset(found)

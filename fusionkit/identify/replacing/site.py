@@ -1,0 +1,156 @@
+"""The replacement of one site: the changes that its rule's places ask for, written into a copy of the file's text."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from fusionkit.identify.replacing.branch import Edit, branch, grouped_changes
+from fusionkit.identify.replacing.builders import BUILDERS, CALLS, REFUSED_HAZARDS
+from fusionkit.identify.replacing.header import head_lines
+from fusionkit.identify.replacing.place import Place
+from fusionkit.identify.replacing.replacement import Change, Refused, Replacement, Unfit
+from fusionkit.identify.replacing.statements import Statements
+from fusionkit.identify.replacing.switches import Switch, switch_for
+from fusionkit.identify.replacing.unchanged import check_original
+from fusionkit.identify.rules.table import RULES
+from fusionkit.identify.rules.unit import Unit
+from fusionkit.identify.scan_file import Site, units_of
+from fusionkit.identify.source.files import SourceFile
+
+
+def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Replacement | Refused:
+    """Write the fused op beside the code of a site; nothing is written to disk.
+
+    `root`: what the paths of the diff are relative to (the file's folder, if not given). Refused where a hazard of the
+    site cannot be met, or where the code is not written in a way that can be replaced safely.
+    """
+    for hazard, reason in REFUSED_HAZARDS.get(site.op, {}).items():
+        if hazard in site.hazards:
+            return Refused(reason)
+    if site.op not in BUILDERS:
+        return Refused(f"no replacement is written for {site.op}")
+    try:
+        return _replaced(file, site, root)
+    except Unfit as error:
+        return Refused(str(error))
+
+
+def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
+    edits: list[Edit] = []
+    notes: dict[str, None] = {}
+    reasons: dict[str, None] = {}
+    switch: Switch | None = None
+    units = [unit for unit in units_of(file) if _belongs(unit, site)]
+    for unit in sorted(units, key=lambda item: item.symbol == site.symbol):
+        if edits and unit.symbol == site.symbol and "." in site.symbol:
+            break  # the calls of the helper are replaced, so that it is not called in the fused branch
+        found, told, refused = _edits_of(unit, site)
+        if found:
+            switch = switch or switch_for(unit, site.op)
+        edits += found
+        notes.update(told)
+        reasons.update(refused)
+    if switch is None:
+        raise Unfit(next(iter(reasons), "the code of the site was not found again"))
+    if switch.existing:
+        notes.setdefault(f"asks the existing switch {switch.existing}")
+    for reason in reasons:
+        if "called by the class itself" in reason:
+            continue
+        notes[f"one place keeps its original code: {reason}"] = None
+    after, head = head_lines(file, switch)
+    new_text = _applied(file.text, edits, after, head)
+    check_original(file, new_text, edits, after, head)
+    name = _shown_path(file.path, root)
+    condition = " | ".join(dict.fromkeys(edit.condition for edit in edits))
+    return Replacement(
+        site.op, name, site.symbol, condition, tuple(notes), new_text, _diff(file.text, new_text, name)
+    )
+
+
+def _belongs(unit: Unit, site: Site) -> bool:
+    """Whether a function is the site's, or may call what the site's class builds."""
+    return unit.symbol == site.symbol or (
+        site.op in CALLS
+        and unit.runs
+        and unit.cls is not None
+        and unit.cls.name == site.symbol.partition(".")[0]
+    )
+
+
+def _edits_of(unit: Unit, site: Site) -> tuple[list[Edit], dict[str, None], dict[str, None]]:
+    """(edits, notes, reasons of places left alone) of one function of the site."""
+    if unit.mentions((site.op,)):
+        return [], {}, {f"the code calls {site.op} in a branch of its own already": None}
+    statements = Statements(unit.node, unit.file.text)
+    changes: list[Change] = []
+    refused: dict[str, None] = {}
+    if site.op in CALLS and unit.runs and unit.cls is not None:
+        changes += CALLS[site.op](unit, statements, site.symbol)
+    for place in _places(unit, site, statements) if unit.symbol == site.symbol else ():
+        if place.unit.builds and site.op in CALLS:
+            refused.setdefault("the module that the class builds is not called by the class itself")
+            continue
+        try:
+            changes += BUILDERS[site.op](place)
+        except Unfit as error:
+            refused[str(error)] = None
+    text = switch_for(unit, site.op).text if changes else ""
+    edits, notes = [], dict[str, None]()
+    for group in grouped_changes(statements, _distinct(changes)):
+        try:
+            edits.append(branch(statements, group, text))
+            notes.update((note, None) for change in group for note in change.notes)
+        except Unfit as error:
+            refused[str(error)] = None
+    return edits, notes, refused
+
+
+def _places(unit: Unit, site: Site, statements: Statements) -> Iterator[Place]:
+    seen = set()
+    for rule in RULES:
+        for found in rule(unit):
+            node = found.value.node
+            if found.op == site.op and node is not None and _position(node) not in seen:
+                seen.add(_position(node))
+                yield Place(unit, statements, found.value, found.hazards)
+
+
+def _position(node: ast.AST) -> tuple[int, ...]:
+    names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+    return tuple(getattr(node, name, 0) or 0 for name in names)
+
+
+def _distinct(changes: list[Change]) -> list[Change]:
+    """Changes without those that write the same nodes again."""
+    found: list[Change] = []
+    seen: set[int] = set()
+    for change in changes:
+        if not seen & {id(node) for node in change.texts}:
+            seen |= {id(node) for node in change.texts}
+            found.append(change)
+    return found
+
+
+def _applied(text: str, edits: list[Edit], after: int, head: list[str]) -> str:
+    lines = text.splitlines(keepends=True)
+    for edit in sorted(edits, key=lambda item: item.first, reverse=True):
+        lines[edit.first - 1 : edit.last] = edit.lines
+    lines[after:after] = head
+    return "".join(lines)
+
+
+def _shown_path(path: Path, root: Path | None) -> str:
+    base = path.parent if root is None else root
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
+
+
+def _diff(old: str, new: str, name: str) -> str:
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    marked = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(marked)
