@@ -24,7 +24,7 @@ FORBIDDEN: dict[type[ast.AST], str] = {
 }
 
 # A widget shows nothing in an archived page, so static calls have to follow it.
-WIDGETS = {"aligner", "site_explorer"}
+WIDGETS = {"aligner", "candidate_chooser", "site_explorer"}
 STATIC = {"alignments", "bar_chart_svg", "chart", "html_table", "table"}
 
 

@@ -35,12 +35,23 @@ def report_text(
     `root`: the folder that the names of files are relative to; `wheel`: the torch_npu that the API is looked up in.
     """
     chosen = language(lang)
+    materials = materials_of(scan, root=root, wheel=wheel, profile=profile)
+    return render(materials, lang=chosen, changed=changed_files(materials, root))
+
+
+def materials_of(
+    scan: ScanReport,
+    *,
+    root: Path | None = None,
+    wheel: Path | None = None,
+    profile: ProfileFindings | None = None,
+) -> Materials:
+    """All that the report of a scan is made of, replacements included."""
 
     def rewrite(candidate: Candidate) -> Rewrite:
         return rewrite_of(candidate, root)
 
-    materials = gather_materials(scan, root=root, wheel=wheel, profile=profile, rewrite=rewrite)
-    return render(materials, lang=chosen, changed=changed_files(materials, root))
+    return gather_materials(scan, root=root, wheel=wheel, profile=profile, rewrite=rewrite)
 
 
 def language(lang: str) -> Lang:
@@ -59,7 +70,7 @@ def rewrite_of(candidate: Candidate, root: Path | None = None) -> Rewrite:
         file = read_source(Path(candidate.file) if root is None else root / candidate.file)
     except UnreadableError as error:
         return Rewrite(refused=str(error))
-    found = replace_site(file, candidate.site)
+    found = replace_site(file, candidate.site, root)
     if isinstance(found, Refused):
         return Rewrite(refused=found.reason)
     return Rewrite(found.diff, found.condition, found.notes)

@@ -46,6 +46,8 @@ def symbol_node(candidate: Candidate, tree: ast.Module) -> _Definition | None:
 
 def _span(candidate: Candidate, node: _Definition) -> tuple[int, int]:
     start, end = node.lineno, node.end_lineno or node.lineno
+    if candidate.inherited_from:  # the math stands in another file
+        return start, min(end, start + LONGEST)
     if isinstance(node, ast.ClassDef) and end - start >= LONGEST:
         inner = [item for item in node.body if isinstance(item, ast.FunctionDef) and _holds(item, candidate)]
         if inner:
@@ -62,7 +64,8 @@ def _holds(node: ast.FunctionDef, candidate: Candidate) -> bool:
 
 def _fingerprint(candidate: Candidate, node: _Definition) -> str:
     """Equal for the same code under another class name, docstrings and annotations aside; of a class, its methods."""
-    methods = [item for item in node.body if isinstance(item, ast.FunctionDef) and _holds(item, candidate)]
+    own = [] if candidate.inherited_from else node.body
+    methods = [item for item in own if isinstance(item, ast.FunctionDef) and _holds(item, candidate)]
     parts: list[ast.AST] = list(methods) if isinstance(node, ast.ClassDef) and methods else [node]
     dumps = [ast.dump(_Bare(node.name).visit(copy.deepcopy(part))) for part in parts]
     return hashlib.sha256("\n".join(dumps).encode("utf-8")).hexdigest()

@@ -32,8 +32,14 @@ def head(materials: Materials, lang: Lang) -> str:
 
 def summary(materials: Materials, lang: Lang) -> str:
     """One row for every op of ops.OPS, found or not."""
-    names = ("op", "code", "verdict", "count", "reason")
-    return table([say(lang, name) for name in names], [_row(op, materials, lang) for op in OPS])
+    rows = summary_rows(materials, lang)
+    return table(list(rows[0]), [[span(first), *rest] for first, *rest in (row.values() for row in rows)])
+
+
+def summary_rows(materials: Materials, lang: Lang) -> list[dict[str, str]]:
+    """The rows of the summary, by the titles of its columns."""
+    titles = [say(lang, name) for name in ("op", "code", "verdict", "count", "reason")]
+    return [dict(zip(titles, _row(op, materials, lang), strict=True)) for op in OPS]
 
 
 def reason_of(candidate: Candidate, lang: Lang) -> str:
@@ -43,7 +49,7 @@ def reason_of(candidate: Candidate, lang: Lang) -> str:
 
 def _row(op: FusedOp, materials: Materials, lang: Lang) -> list[str]:
     found = [item for item in materials.scan.candidates if item.op == op.name]
-    name, code = span(op.name), written_as(lang, op.name)
+    name, code = op.name, written_as(lang, op.name)
     if not found:
         return [name, code, say(lang, "none"), say(lang, "none"), say(lang, "not_found")]
     counts = Counter(item.recommend for item in found)

@@ -1,0 +1,80 @@
+"""A proof beside every candidate that a replacement can be written for; what a proof refuses is not recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from fusionkit.identify.candidates import Candidate, ScanReport
+from fusionkit.identify.proving.proof import Proof
+from fusionkit.identify.reading import UnreadableError, read_source
+from fusionkit.verdict import Verdict
+
+
+def with_proofs(
+    scan: ScanReport,
+    *,
+    root: Path | None = None,
+    time_limit_s: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ScanReport:
+    """The scan with a proof for each candidate that is not refused already: this runs the scanned code.
+
+    One process for each file, at most `time_limit_s` for each candidate. A candidate without a replacement has a proof
+    that is INCONCLUSIVE with the reason. `root`: the folder that the names of files are relative to.
+    """
+    proofs: dict[str, Proof] = {}
+    files = list(dict.fromkeys(item.file for item in scan.candidates if item.recommend != "no"))
+    for number, name in enumerate(files, 1):
+        tell(f"proving {name}, file {number} of {len(files)}")
+        inside = [item for item in scan.candidates if item.file == name and item.recommend != "no"]
+        proofs |= _prove_inside(Path(name) if root is None else root / name, inside, root, time_limit_s)
+    return replace(scan, candidates=tuple(with_proof(item, proofs.get(item.id)) for item in scan.candidates))
+
+
+def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
+    """The candidate with its proof; a replacement that fails it is not recommended."""
+    if proof is None:
+        return candidate
+    told = proof.to_dict() | {"file": candidate.file}
+    if proof.verdict is not Verdict.FAIL:
+        return replace(candidate, proof=told)
+    return replace(
+        candidate,
+        proof=told,
+        recommend="no",
+        priority=3,
+        reason=f"the proof refuses the replacement: {proof.reason}",
+        reason_zh=f"验证不通过：{proof.reason}",
+    )
+
+
+def _prove_inside(
+    path: Path, candidates: list[Candidate], root: Path | None, time_limit_s: float | None
+) -> dict[str, Proof]:
+    """Proofs of the candidates of one file, by id."""
+    from fusionkit.identify.proving.prove import TIME_LIMIT_S, prove_file
+    from fusionkit.identify.replacing import Refused, replace_site
+
+    try:
+        file = read_source(path)
+    except UnreadableError as error:
+        return {item.id: _unproved(item, str(error)) for item in candidates}
+    proofs: dict[str, Proof] = {}
+    written: list[tuple[Candidate, str]] = []
+    for item in candidates:
+        found = replace_site(file, item.site, root)
+        if isinstance(found, Refused):
+            proofs[item.id] = _unproved(item, f"no replacement: {found.reason}")
+        else:
+            written.append((item, found.new_text))
+    if written:
+        texts = [(item.site, text) for item, text in written]
+        done = prove_file(path, texts, time_limit_s=TIME_LIMIT_S if time_limit_s is None else time_limit_s)
+        proofs |= {item.id: proof for (item, _), proof in zip(written, done, strict=True)}
+    return proofs
+
+
+def _unproved(candidate: Candidate, why: str) -> Proof:
+    return Proof(candidate.op, candidate.file, candidate.symbol, Verdict.INCONCLUSIVE, why)

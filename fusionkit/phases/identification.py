@@ -1,0 +1,204 @@
+"""Phase 11: what torch_npu's fused ops can replace in a model's source, and the user's choice. Nothing is changed."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.identify.candidates import ScanReport
+from fusionkit.identify.confirmation import FILE_NAME, write_confirmation
+from fusionkit.identify.gathering import gather
+from fusionkit.identify.profiled.assess import assess_profile
+from fusionkit.identify.profiled.findings import ProfileFindings
+from fusionkit.identify.proofs import with_proofs
+from fusionkit.identify.report import language, materials_of, render
+from fusionkit.identify.reporting.alike import Group
+from fusionkit.identify.reporting.checklist import checklist
+from fusionkit.identify.reporting.materials import Materials, changed_files
+from fusionkit.identify.reporting.ordering import ordered
+from fusionkit.identify.reporting.summary import reason_of, summary_rows
+from fusionkit.identify.reporting.words import Lang, say
+from fusionkit.identify.scan import common_root, scan
+from fusionkit.phases.identification_gates import identification_gates
+from fusionkit.store import write_json, write_text
+
+NOTEBOOK = "11_identify_fusion_ops"
+REPORT = "artifacts/11_report.md"
+SCAN = "artifacts/11_scan.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identification:
+    """What phase 11 found: the scan, all that its report is made of, and where it is written."""
+
+    scan: ScanReport
+    materials: Materials
+    lang: Lang
+    root: Path
+    proved: bool
+    run_dir: Path
+
+    def summary_rows(self) -> list[dict[str, Any]]:
+        """One row for each common op."""
+        return summary_rows(self.materials, self.lang)
+
+    def candidate_rows(self) -> list[dict[str, Any]]:
+        """One row for each group of the same code, in the order of the report."""
+        return [self._row(number, group) for number, group in enumerate(self.materials.groups, 1)]
+
+    def replacement_rows(self) -> list[dict[str, str]]:
+        """The diff of each replacement, under the name of its candidate."""
+        shown = [(n, g, self.materials.rewrites.get(g.first.id)) for n, g in self._numbered()]
+        return [
+            {"candidate": f"{number}. {group.first.op} {group.first.symbol}", "diff": rewrite.diff}
+            for number, group, rewrite in shown
+            if rewrite is not None and rewrite.diff
+        ]
+
+    def refused_rows(self) -> list[dict[str, Any]]:
+        """Candidates that no replacement was written for, each with the reason."""
+        rows = []
+        for number, group in self._numbered():
+            rewrite = self.materials.rewrites.get(group.first.id)
+            why = reason_of(group.first, self.lang) if rewrite is None else rewrite.refused
+            if why and (rewrite is not None or group.first.recommend == "no"):
+                rows.append({"#": number, "op": group.first.op, "symbol": group.first.symbol, "why": why})
+        return rows
+
+    def sequence_rows(self) -> list[dict[str, Any]]:
+        """The sequences of kernels that a profile shows."""
+        found: ProfileFindings | None = self.materials.profile
+        return [
+            {
+                "kernels": ", ".join(item.kernels),
+                "op": item.op or None,
+                "count": item.count,
+                "us": item.us,
+                "bound": item.bound,
+                "ground": item.ground,
+                "saved at most, us": item.saved_us,
+            }
+            for item in ((*found.known, *found.frequent) if found else ())
+        ]
+
+    def order_rows(self) -> list[dict[str, Any]]:
+        """The suggested order: high gain and low risk first."""
+        return [
+            {"order": place, **self._row(number, group)}
+            for place, (number, group) in enumerate(ordered(self.materials.groups, self.materials), 1)
+        ]
+
+    def checklist_rows(self) -> list[dict[str, Any]]:
+        """The decision checklist, each box worked out from what was done."""
+        boxes = checklist(self.materials, changed_files(self.materials, self.root), self.lang)
+        return [{"done": box.ticked, "question": box.question, "evidence": box.evidence} for box in boxes]
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """What can be chosen: every group that is not refused, with the ids of its members."""
+        return {
+            f"{number}. {group.first.op} {group.first.symbol} x{len(group.members)}"
+            f" ({say(self.lang, group.first.recommend)})": tuple(item.id for item in group.members)
+            for number, group in self._numbered()
+            if group.first.recommend != "no"
+        }
+
+    def choice_rows(self, chosen: Sequence[str]) -> list[dict[str, Any]]:
+        """What `choices` offers and what of it is chosen; ids that it does not offer stand below."""
+        rows = [
+            {"chosen": set(ids) <= set(chosen), "candidate": label, "ids": list(ids)}
+            for label, ids in self.choices().items()
+        ]
+        offered = {item for row in rows for item in row["ids"]}
+        return rows + [
+            {"chosen": True, "candidate": None, "ids": [item]} for item in chosen if item not in offered
+        ]
+
+    def write(self, chosen: Sequence[str] = (), confirmed_by: str = "") -> PhaseRecord:
+        """Write report, scan and evidence, and the confirmation of what is `chosen`, if anything is.
+
+        Raises MisuseError for an id that is not in the report.
+        """
+        changed = changed_files(self.materials, self.root)
+        report = write_text(self.run_dir / REPORT, render(self.materials, lang=self.lang, changed=changed))
+        write_json(self.run_dir / SCAN, _without_seconds(self.scan.to_dict()))
+        artifacts = [{"path": REPORT, "kind": "report"}, {"path": SCAN, "kind": "scan"}]
+        confirmation = self.run_dir / "artifacts" / FILE_NAME
+        confirmation.unlink(missing_ok=True)  # one of an earlier report confirms nothing
+        if chosen:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            who = confirmed_by or getpass.getuser()
+            write_confirmation(confirmation, report, chosen, confirmed_by=who, confirmed_at=when)
+            artifacts.append({"path": f"artifacts/{FILE_NAME}", "kind": "confirmation"})
+        record = PhaseRecord(
+            phase=11,
+            notebook=NOTEBOOK,
+            subject=", ".join(self.scan.paths),
+            target="cpu",
+            window="none",
+            dtype="float32, bfloat16" if self.proved else "none",
+            gates=identification_gates(self.scan, self.proved, changed, chosen),
+            artifacts=artifacts,
+        )
+        write_phase(self.run_dir, record)
+        return record
+
+    def _numbered(self) -> list[tuple[int, Group]]:
+        return list(enumerate(self.materials.groups, 1))
+
+    def _row(self, number: int, group: Group) -> dict[str, Any]:
+        item = group.first
+        return {
+            "#": number,
+            "op": item.op,
+            "recommend": say(self.lang, item.recommend),
+            "priority": say(self.lang, f"priority_{item.priority}"),
+            "symbol": item.symbol,
+            "place": f"{item.file}:{item.line}",
+            "places": len(group.members),
+            "reason": reason_of(item, self.lang),
+            "hazards": list(item.hazards) or None,
+            "verdict": None if item.proof is None else str(item.proof["verdict"]),
+        }
+
+
+def identify_fusion_ops(
+    *,
+    paths: Sequence[str],
+    lang: str = "zh",
+    root_dir: str | None = None,
+    profile_file: str | None = None,
+    prove: bool = False,
+    run_dir: str = "evidence/interactive",
+) -> Identification:
+    """Scan files, folders and packages; with `prove`, run the replacements of what was found on target cpu.
+
+    `paths` are relative to `root_dir`, if it is given. Raises MisuseError for a path, profile or language that cannot be used.
+    """
+    chosen = language(lang)
+    targets = [_target(path, root_dir) for path in paths]
+    found = scan(targets)
+    root = common_root(targets, gather(targets))
+    if prove:
+        found = with_proofs(found, root=root)
+    profile = None if not profile_file else assess_profile(Path(profile_file))
+    folder = Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Identification(found, materials_of(found, root=root, profile=profile), chosen, root, prove, folder)
+
+
+def _target(path: str, root_dir: str | None) -> str:
+    """A path below `root_dir` where there is one, else the path or package as it is given."""
+    inside = None if root_dir is None else Path(root_dir) / path
+    return str(inside) if inside is not None and inside.exists() else path
+
+
+def _without_seconds(value: Any) -> Any:
+    """Times have no place in what two runs are compared by."""
+    if isinstance(value, dict):
+        return {key: _without_seconds(item) for key, item in value.items() if key != "seconds"}
+    return [_without_seconds(item) for item in value] if isinstance(value, list) else value
