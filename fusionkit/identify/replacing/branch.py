@@ -84,12 +84,13 @@ def _holds(item: ast.stmt, texts: dict[int, str], before: dict[int, list[str]]) 
 
 
 def _condition(run: list[ast.stmt], changes: list[Change], switch: str) -> str:
+    """The switch and what the changes ask; what they ask of has to be there before the branch, and stay."""
     told: dict[str, None] = {}
-    written = {name for item in run for name in names(item)[1]}
     for change in changes:
+        first = min(getattr(node, "lineno", 0) for node in (*change.texts, *change.before))
+        written = {name for item in run if (item.end_lineno or 0) < first for name in names(item)[1]}
         for text in change.conditions:
-            read = names(ast.parse(text, mode="eval"))[0]
-            late = (read & written) - change.at_start
+            late = (names(ast.parse(text, mode="eval"))[0] & written) - change.at_start
             if late:
                 raise Unfit(f"the condition needs {' and '.join(sorted(late))} before it is there")
             told[text] = None

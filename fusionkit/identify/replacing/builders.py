@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fusionkit.identify.replacing.gates import replace_gate
 from fusionkit.identify.replacing.norm_calls import calls_of_class
 from fusionkit.identify.replacing.norms import replace_rms_norm
 from fusionkit.identify.replacing.place import Place
 from fusionkit.identify.replacing.replacement import Change
+from fusionkit.identify.replacing.rotations import replace_rotation
 from fusionkit.identify.replacing.statements import Statements
 from fusionkit.identify.rules.unit import Unit
 
@@ -16,6 +18,9 @@ CallBuilder = Callable[[Unit, Statements, str], list[Change]]
 
 BUILDERS: dict[str, Builder] = {
     "npu_rms_norm": replace_rms_norm,
+    "npu_swiglu": replace_gate,
+    "npu_geglu": replace_gate,
+    "npu_rotary_mul": replace_rotation,
 }
 
 # Ops whose site may be a module that __init__ builds: what is changed are its calls, in every method of the class.
@@ -24,4 +29,9 @@ CALLS: dict[str, CallBuilder] = {
 }
 
 # op -> hazard -> why the op cannot take the code's place (facts: op-plugin documentation of the op)
-REFUSED_HAZARDS: dict[str, dict[str, str]] = {}
+_BENT_GATE = {"clamp_or_bias_in_gate": "the gate holds a clamp, a constant or a factor that the op leaves out"}
+
+REFUSED_HAZARDS: dict[str, dict[str, str]] = {
+    "npu_swiglu": _BENT_GATE,
+    "npu_geglu": _BENT_GATE,
+}

@@ -11,7 +11,7 @@ from fusionkit.identify.replacing.statements import Statements, names
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.source.values import Value
 
-_LONGEST = 88  # characters of a call that stays on one line
+_LONGEST = 72  # characters of a call that stays on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,13 @@ class Place:
         """The values that take `value`, each place of the source once."""
         found: dict[int, Value] = {}
         for user in self.unit.users(value):
-            found.setdefault(id(user.node), user)
+            if user.op != "either" or self._is_read(user):
+                found.setdefault(id(user.node), user)
         return list(found.values())
+
+    def _is_read(self, joined: Value) -> bool:
+        """Whether a name that branches or turns of a loop join is read after them."""
+        return any(user.op != "either" or self._is_read(user) for user in self.unit.users(joined))
 
     def in_function(self, name: str) -> str:
         """torch, as this file calls it, with `name` behind: torch.x."""
@@ -68,6 +73,19 @@ class Place:
         if not told:
             raise Unfit("the file does not import torch")
         return f"{told}.{name}"
+
+
+def factor_nodes(value: Value) -> tuple[ast.expr, ast.expr]:
+    """The expressions of the two operands of a sum, difference or product, in order."""
+    node = value.node
+    if isinstance(node, ast.BinOp):
+        return node.left, node.right
+    if isinstance(node, ast.Call):
+        method = [node.func.value] if value.name == "method" and isinstance(node.func, ast.Attribute) else []
+        operands = [*method, *node.args]
+        if len(operands) == 2:
+            return operands[0], operands[1]
+    raise Unfit("an operation is not written with two operands")
 
 
 def call(name: str, *arguments: str) -> str:
