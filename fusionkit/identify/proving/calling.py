@@ -67,10 +67,12 @@ def with_gradients(
     arguments: Mapping[str, Any],
     kept: frozenset[str],
     context: contextlib.AbstractContextManager[Any],
+    unread: tuple[int, int],
 ) -> tuple[dict[str, Any], dict[str, Tensor | None]]:
     """Outputs, and the gradients of inputs and weights of the sum of the `kept` outputs in a random direction.
 
-    The call alone runs within `context`: backward does not belong under autocast.
+    The call alone runs within `context`: backward does not belong under autocast. `unread`: (rows, length), the first
+    rows of the last sequence, from which no gradient comes.
     """
     given = {
         name: tree_map(_copied if name in NOT_DIFFERENTIATED else _differentiated, value)
@@ -86,6 +88,7 @@ def with_gradients(
         if isinstance(value, Tensor) and value.is_floating_point() and value.requires_grad:
             # eighths: the same direction in every dtype, the float64 of the reference included
             direction = torch.randint(-8, 9, value.shape, generator=generator).to(value.dtype) / 8
+            _leave_out(direction, *unread)
             part = (value * direction).sum()
             total = part if total is None else total + part
     if total is None or not sources:
@@ -93,6 +96,13 @@ def with_gradients(
     found = torch.autograd.grad(total, list(sources.values()), allow_unused=True)
     plain = {name: value.detach() if isinstance(value, Tensor) else value for name, value in outputs.items()}
     return plain, dict(zip(sources, found, strict=True))
+
+
+def _leave_out(direction: Tensor, rows: int, length: int) -> None:
+    """Zero for the first rows of the last sequence, whose axis is the one of that length."""
+    if rows and direction.dim() >= 3:
+        axis = 1 if direction.shape[1] == length else direction.dim() - 2
+        direction[-1].narrow(axis - 1, 0, rows).zero_()
 
 
 def _sources(owner: nn.Module | None, given: Mapping[str, Any]) -> dict[str, Tensor]:

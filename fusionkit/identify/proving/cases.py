@@ -34,14 +34,22 @@ MANNERS: tuple[Manner, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Arguments beside those that have to be given: name -> how it is made."""
+    """Arguments beside those that have to be given: name -> how it is made.
+
+    `rows_without_key`: first rows of the last sequence of which the mask drops every key. What a model computes there
+    is padding that nothing reads: it is compared forward, and no gradient comes from it.
+    """
 
     name: str
     given: Mapping[str, Maker] = field(default_factory=dict)
     manner: Manner | None = None
+    rows_without_key: int = 0
 
 
 MASKS = ("attention_mask", "attn_mask", "mask")
+
+
+_PADDED = 2  # keys that are padding, where there is any
 
 
 def _causal(setting: Setting) -> torch.Tensor:
@@ -53,14 +61,14 @@ def _causal(setting: Setting) -> torch.Tensor:
 def _padding(setting: Setting) -> torch.Tensor:
     """Causal with padding on the left of the last sequence: rows of which every key is dropped are among it."""
     dropped = _causal(setting)
-    dropped[-1, :, :, :2] = True
+    dropped[-1, :, :, :_PADDED] = True
     return dropped
 
 
 def _right_padding(setting: Setting) -> torch.Tensor:
     """[B, 1, S, S], the last two keys of the last sequence dropped; no row is without a key."""
     dropped = torch.zeros((setting.batch, 1, setting.length, setting.length), dtype=torch.bool)
-    dropped[-1, :, :, -2:] = True
+    dropped[-1, :, :, -_PADDED:] = True
     return dropped
 
 
@@ -68,9 +76,10 @@ def _added(dropped: torch.Tensor) -> torch.Tensor:
     return torch.zeros(dropped.shape).masked_fill(dropped, torch.finfo(torch.float32).min)
 
 
+_LEFT_PADDED = "additive causal mask with padding"
 _ADDITIVE: dict[str, Maker] = {
     "additive causal mask": lambda setting: _added(_causal(setting)),
-    "additive causal mask with padding": lambda setting: _added(_padding(setting)),
+    _LEFT_PADDED: lambda setting: _added(_padding(setting)),
     "additive padding mask": lambda setting: _added(_right_padding(setting)),
 }
 _BOOLEAN: dict[str, Maker] = {
@@ -86,7 +95,7 @@ def cases(site: Site, parameters: Mapping[str, object]) -> Iterator[Case]:
     if site.op in ("npu_fusion_attention", "npu_scaled_masked_softmax"):
         for name in [mask for mask in MASKS if mask in parameters][:1]:
             for told, maker in _masks(site).items():
-                yield Case(told, {name: maker})
+                yield Case(told, {name: maker}, rows_without_key=_PADDED if told == _LEFT_PADDED else 0)
     if site.op == "npu_rms_norm" and "gate" in parameters:
         yield Case("with gate", {"gate": lambda setting: setting.tensor("B S C")})
     if "encoder_hidden_states" in parameters and site.op != "npu_rotary_mul":

@@ -100,7 +100,7 @@ def _run(item: Ran, comparison: Comparison | None, asks_torch_npu: bool) -> Run:
         dtype=str(item.precision.dtype).removeprefix("torch."),
         autocast=item.precision.autocast,
         training=sides.training,
-        case=f"{planned.case}, {planned.setting.sizes}",
+        case=f"{planned.case.name}, {planned.setting.sizes}",
         shapes=_shapes(planned.arguments),
         output_dtypes=_dtypes(sides.outputs[0]),
         replaced_dtypes=_dtypes(sides.outputs[1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -27,8 +27,18 @@ class Planned:
 
     setting: Setting
     original: Built
-    case: str
+    case: Case
     arguments: Mapping[str, Any]
+
+    @property
+    def first_length(self) -> bool:
+        """Whether this is the length at which autocast is tried too."""
+        return (self.setting.batch, self.setting.length) == LENGTHS[0]
+
+    @property
+    def unread(self) -> tuple[int, int]:
+        """(rows, length): so many first rows of the last sequence see no key; gradients come from the others."""
+        return self.case.rows_without_key, self.setting.length
 
 
 def plan(site: Site, module: ModuleType, source: SourceFile, seed: int) -> list[Planned]:
@@ -37,7 +47,8 @@ def plan(site: Site, module: ModuleType, source: SourceFile, seed: int) -> list[
     refusals: list[str] = []
     enough = 0
     for sizes in SIZES:
-        found = list(_at_size(site, module, source, sizes, seed, refusals))
+        lengths = LENGTHS[:1] if enough else LENGTHS  # every length at one size is enough
+        found = list(_at_size(site, module, source, sizes, lengths, seed, refusals))
         planned += found
         enough += bool(found)
         if enough == WANTED:
@@ -48,7 +59,13 @@ def plan(site: Site, module: ModuleType, source: SourceFile, seed: int) -> list[
 
 
 def _at_size(
-    site: Site, module: ModuleType, source: SourceFile, sizes: Sizes, seed: int, refusals: list[str]
+    site: Site,
+    module: ModuleType,
+    source: SourceFile,
+    sizes: Sizes,
+    lengths: Sequence[tuple[int, int]],
+    seed: int,
+    refusals: list[str],
 ) -> Iterator[Planned]:
     batch, length = LENGTHS[0]
     start = Setting(site, module, source, sizes, batch, length, torch.Generator().manual_seed(seed))
@@ -61,11 +78,11 @@ def _at_size(
         manner = _first_manner(start, original, case, refusals)
         if manner is None:
             continue
-        for batch, length in LENGTHS:
+        for batch, length in lengths:
             setting = replace(start, batch=batch, length=length, manner=manner, kept={})
             arguments = _try(setting, original, case, refusals)
             if arguments is not None:
-                yield Planned(setting, original, case.name, arguments)
+                yield Planned(setting, original, case, arguments)
 
 
 def _first_manner(start: Setting, original: Built, case: Case, refusals: list[str]) -> Manner | None:

@@ -64,7 +64,7 @@ def run_sides(
 ) -> Sides:
     """Both sides forward, then backward if the op has one. `count` gives the number of fused calls so far."""
     arguments = converted(planned.arguments, precision.dtype)
-    side = _Call(arguments, precision)
+    side = _Call(arguments, precision, planned.unread)
     tell("the original code runs")
     try:
         original = planned.original.copied(lambda module: module.to(precision.dtype))
@@ -115,6 +115,7 @@ class _Call:
 
     arguments: Mapping[str, Any]
     precision: Precision
+    unread: tuple[int, int]
 
     def forward(self, side: tuple[Callable[..., Any], nn.Module | None]) -> Values:
         """Outputs by name."""
@@ -123,7 +124,9 @@ class _Call:
 
     def backward(self, side: tuple[Callable[..., Any], nn.Module | None], kept: frozenset[str]) -> Values:
         """Outputs and gradients by name."""
-        outputs, gradients = with_gradients(*side, self.arguments, kept, self.precision.context())
+        outputs, gradients = with_gradients(
+            *side, self.arguments, kept, self.precision.context(), self.unread
+        )
         return outputs | gradients
 
 
@@ -138,7 +141,7 @@ def _reference(
         if kept is None:
             with torch.no_grad():
                 return leaves(called(side[0], given))
-        outputs, gradients = with_gradients(*side, given, kept, contextlib.nullcontext())
+        outputs, gradients = with_gradients(*side, given, kept, contextlib.nullcontext(), planned.unread)
         return outputs | gradients
 
     try:

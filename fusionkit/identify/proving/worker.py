@@ -98,7 +98,6 @@ def _run_all(
 ) -> list[Ran]:  # fmt: skip
     twins: dict[int, Built] = {}
     ran = []
-    precisions = [*dtypes, Precision(torch.float32, autocast=True)]
     for call in planned:
         if id(call.original) not in twins:
             tell("the replaced code is built")
@@ -108,7 +107,8 @@ def _run_all(
                 raise _NotBuiltError(f"the replaced code cannot be built: {one_line(error)}") from error
         twin = twins[id(call.original)]
         switches.turn_on_attributes(twin.owner, getattr(twin.owner, "config", None), call.setting.config)
-        for precision in precisions:
+        under_autocast = [Precision(torch.float32, autocast=True)] if call.first_length else []
+        for precision in [*dtypes, *under_autocast]:
             sides = run_sides(call, twin, precision, lambda: sum(torch_npu.calls.values()), tell)
             ran.append(Ran(call, precision, sides))
     return ran

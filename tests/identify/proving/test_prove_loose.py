@@ -1,0 +1,167 @@
+"""Loose files: what a user's code may do in the process of a proof, and which conditions are made true."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+from fusionkit.errors import MisuseError
+from fusionkit.identify.proving import Proof, prove, prove_file
+from fusionkit.identify.scan_file import sites_of_text
+from fusionkit.verdict import Verdict
+
+HEAD = """
+import os
+import sys
+import torch
+from torch import nn
+{extra}
+
+class Norm(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.use_fused_norm = False
+
+    def forward(self, x):
+"""
+ORIGINAL = """
+variance = x.float().pow(2).mean(-1, keepdim=True)
+return (x.float() * torch.rsqrt(variance + 1e-5) * self.weight.float()).to(x.dtype)
+"""
+FUSED = "return torch_npu.npu_rms_norm(x, self.weight, 1e-5)[0]"
+GUARD = """
+try:
+    import torch_npu
+except ImportError:
+    torch_npu = None
+"""
+
+
+def source(body: str, extra: str = "", parameters: str = "dim") -> str:
+    return HEAD.format(extra=extra, parameters=parameters) + textwrap.indent(body.strip(), " " * 8) + "\n"
+
+
+def guarded(fused: str = FUSED, condition: str = "torch_npu is not None") -> str:
+    return (
+        f"if {condition}:\n"
+        + textwrap.indent(fused, "    ")
+        + "\nelse:\n"
+        + textwrap.indent(ORIGINAL.strip(), "    ")
+    )
+
+
+@pytest.fixture
+def proof_of(tmp_path):
+    def run(original: str, *texts: str, **options) -> list[Proof]:
+        path = tmp_path / "model.py"
+        path.write_text(original, "utf-8")
+        (site,) = [s for s in sites_of_text(path, original) if s.op == "npu_rms_norm"]
+        return prove_file(path, [(site, text) for text in texts], **options)
+
+    return run
+
+
+def test_a_loose_file_is_proved_and_the_proof_survives_json(proof_of):
+    (proof,) = proof_of(source(ORIGINAL), source(guarded(), GUARD))
+    assert proof.verdict is Verdict.PASS, proof.reason
+    assert proof.symbol == "Norm"
+    assert Proof.from_dict(json.loads(json.dumps(proof.to_dict()))) == proof
+
+
+def test_it_prints_and_looks_for_torch_npu_without_harm(proof_of, capfd):
+    noisy = 'print("hello")\nos.write(1, b"raw")\nassert "torch_npu" not in sys.modules\n'
+    (proof,) = proof_of(source(noisy + ORIGINAL), source(noisy + guarded(), GUARD))
+    assert proof.verdict is Verdict.PASS, proof.reason
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ("sys.exit(0)", "SystemExit"),
+        ("os._exit(0)", "ended with code 0"),
+        ('raise RuntimeError("no luck")', "no luck"),
+        ("while True: pass", "time limit"),
+    ],
+)
+def test_an_original_that_cannot_be_imported_is_inconclusive(proof_of, harm, reason):
+    text = source(ORIGINAL, harm)
+    limit = 12.0 if "while" in harm else 120.0
+    (proof,) = proof_of(text, text, time_limit_s=limit)
+    assert proof.verdict is Verdict.INCONCLUSIVE
+    assert reason in proof.reason
+    assert "\n" not in proof.reason
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ("sys.exit(3)", "SystemExit"),
+        ('raise RuntimeError("no luck")', "no luck"),
+        ("return x", "cosine"),
+        ("return None", "output"),
+        ("return torch_npu.npu_rms_norm(x, self.weight, 1e-5)[0].unsqueeze(0)", "shape"),
+        ("return torch_npu.npu_rms_norm(x, self.weight, 1e-5)[0].detach()", "gradient"),
+        ("return torch_npu.npu_rms_norm(x, self.weight, 1.0)[0]", "exceeds"),
+    ],
+)
+def test_a_replacement_that_breaks_or_differs_fails(proof_of, harm, reason):
+    (proof,) = proof_of(source(ORIGINAL), source(guarded(harm), GUARD), dtypes=("float32",))
+    assert proof.verdict is Verdict.FAIL
+    assert reason in proof.reason
+
+
+def test_a_replacement_that_ends_the_process_fails_alone(proof_of):
+    crash, right = source(guarded("os._exit(0)"), GUARD), source(guarded(), GUARD)
+    first, second, third = proof_of(source(ORIGINAL), right, crash, right, dtypes=("float32",))
+    assert (first.verdict, second.verdict, third.verdict) == (Verdict.PASS, Verdict.FAIL, Verdict.PASS)
+    assert "ended with code 0 while the replaced code runs" in second.reason
+
+
+def test_a_fused_branch_that_never_runs_proves_nothing(proof_of):
+    (proof,) = proof_of(source(ORIGINAL), source(guarded(condition="x.shape[0] > 99"), GUARD))
+    assert proof.verdict is Verdict.INCONCLUSIVE
+    assert "no call of torch_npu" in proof.reason
+
+
+def test_an_unknown_parameter_is_named(proof_of):
+    text = source(ORIGINAL, parameters="dim, flux_capacitor")
+    (proof,) = proof_of(text, text)
+    assert proof.verdict is Verdict.INCONCLUSIVE
+    assert "flux_capacitor" in proof.reason
+
+
+def test_other_weights_than_the_originals_fail(proof_of):
+    other = source(guarded(), GUARD).replace(
+        "self.use_fused_norm", "self.more = nn.Parameter(torch.ones(1)); self.use"
+    )
+    (proof,) = proof_of(source(ORIGINAL), other)
+    assert proof.verdict is Verdict.FAIL
+    assert "more" in proof.reason
+
+
+@pytest.mark.parametrize(
+    ("extra", "condition"),
+    [
+        (GUARD, 'os.environ.get("USE_NPU_NORM") == "1" and torch_npu is not None'),
+        (GUARD, "self.use_fused_norm"),
+        (GUARD + "USE_NPU = False\n", "USE_NPU"),
+        ("from transformers.utils import is_torch_npu_available\nif is_torch_npu_available():\n    import torch_npu\n",
+         "is_torch_npu_available()"),
+    ],
+    ids=["environment", "attribute", "flag", "availability"],
+)  # fmt: skip
+def test_the_condition_is_made_true(proof_of, extra, condition):
+    (proof,) = proof_of(source(ORIGINAL), source(guarded(condition=condition), extra), dtypes=("float32",))
+    assert proof.verdict is Verdict.PASS, proof.reason
+
+
+def test_a_dtype_without_a_proof_is_refused(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(source(ORIGINAL), "utf-8")
+    (site,) = sites_of_text(path, source(ORIGINAL))
+    with pytest.raises(MisuseError, match="int8"):
+        prove(path, site, source(ORIGINAL), dtypes=("int8",))
