@@ -24,6 +24,7 @@ class Pair:
     sin: Value
     layout: str
     end: ast.AST
+    sorted_first: bool  # neighbours in, halves out
     parts: list[ast.AST]
 
 
@@ -39,7 +40,8 @@ def rotated_pair(place: Place) -> Pair:
     if peel(two["cos"][0]) is not peel(x2) or peel(two["sin"][0]) is not peel(x1):
         raise Unfit("the two results are not of one pair")
     layout, end = _layout(place, joined)
-    if pair_layout(place.unit, x1) != layout or pair_layout(place.unit, x2) != layout:
+    taken = {pair_layout(place.unit, x1), pair_layout(place.unit, x2)}
+    if taken != {layout} and (taken, layout) != ({INTERLEAVED}, HALF):
         raise Unfit("the pairs are taken from one layout and put back into another")
     x = _whole(x1)
     if _whole(x2) is not x or _place(x1) != 0 or _place(x2) != 1:
@@ -47,7 +49,7 @@ def rotated_pair(place: Place) -> Pair:
     parts = [item.node for item in (low, high, joined, peel(x1), peel(x2)) if isinstance(item.node, ast.AST)]
     if not isinstance(end.node, ast.AST):
         raise Unfit("the joined pair stands nowhere")
-    return Pair(x, x1, cos, sin, layout, end.node, [*parts, end.node])
+    return Pair(x, x1, cos, sin, layout, end.node, taken != {layout}, [*parts, end.node])
 
 
 def _joined(place: Place) -> tuple[Value, Value, Value]:

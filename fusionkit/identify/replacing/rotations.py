@@ -16,6 +16,7 @@ from fusionkit.identify.source.values import FORMS, Value, find, peel
 
 _OP = "torch_npu.npu_rotary_mul"
 _FORM = "the op takes few broadcast forms of cos and sin: 11SD, B1SD, BNSD and their like (half), one sequence axis (interleave)"
+_ONCE = "in half precision the op rounds once, the original after each product"
 _WIDTH = "the head size has to be even, and below 896"
 
 
@@ -78,7 +79,7 @@ def _of_full_width(
         mode, conditions = ['rotary_mode="interleave"'], (*conditions, *_one_sequence_axis(texts[1]))
     names = frozenset().union(*(item.names for item in found))
     return Change(place.put(node, call(_OP, *texts, *mode)), tuple(parts), at_start=names,
-                  conditions=conditions, notes=(_FORM, _WIDTH))  # fmt: skip
+                  conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
 
 
 def _is_as_wide(cos: Value) -> bool:
@@ -141,13 +142,15 @@ def _of_pair(place: Place) -> Change:
     text = x.text
     if dtype_of(pair.first, {}) == FLOAT32 and dtype_of(pair.x, {}) != FLOAT32:
         text, conditions = f"{x.text}.float()", ()
+    if pair.sorted_first:
+        text = f"{text}.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)"
     if not _is_as_wide(pair.cos):
         wide = [_widened(place, _same_rank(x.text, item.text), pair) for item in (cos, sin)]
     mode = ['rotary_mode="interleave"'] if pair.layout == INTERLEAVED else []
     if mode:
         conditions = (*conditions, *_one_sequence_axis(cos.text))
     return Change(place.put(pair.end, call(_OP, text, *wide, *mode)), tuple(pair.parts),
-                  at_start=x.names | cos.names | sin.names, conditions=conditions, notes=(_FORM, _WIDTH))  # fmt: skip
+                  at_start=x.names | cos.names | sin.names, conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
 
 
 def _widened(place: Place, text: str, pair: Pair) -> str:
@@ -167,4 +170,4 @@ def _of_complex(place: Place) -> Change:
     text = call(_OP, given, *wide, 'rotary_mode="interleave"')
     conditions = (f"{freqs.text}.is_complex()", *_one_sequence_axis(freqs.text))
     return Change(place.put(turned.end, text), tuple(turned.parts), at_start=x.names | freqs.names,
-                  conditions=conditions, notes=(_FORM, _WIDTH))  # fmt: skip
+                  conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
