@@ -27,6 +27,7 @@ from fusionkit.commands import (
     probe,
     repair,
     run,
+    scan,
 )
 from fusionkit.commands.command import Command
 from fusionkit.errors import FusionKitError, RunBrokenError
@@ -46,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
     repair.SYNTHESIZE,
     numeric.NUMERIC,
     kernels.KERNELS,
+    scan.SCAN,
     api.API,
     doctor.DOCTOR,
     lab.LAB,

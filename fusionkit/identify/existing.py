@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from fusionkit.identify.candidates import Candidate, Existing
 from fusionkit.identify.ops import OPS
@@ -25,16 +25,16 @@ _ALSO = {
     "npu_fused_adamw": "NpuFusedAdamW",
 }
 _OF_NAME = {**{op.name: op.name for op in OPS if op.api}, **_ALSO}
-_MARK: Literal["npu"] = "npu"
+_MARK = re.compile(r"(?<![a-z])npu", re.IGNORECASE)  # and not "input"
 
 
 def uses_of_file(file: SourceFile, shown: str = "") -> tuple[Existing, ...]:
     """Every call of an op of ops.OPS in torch_npu's spelling, with the innermost condition it stands under."""
-    if _MARK not in file.text.lower():
+    if not _MARK.search(file.text):
         return ()
     name, lines = shown or str(file.path), file.text.splitlines()
     found = {
-        (op, node.lineno): guard
+        (op, item.lineno): guard
         for node, guard in _guarded(file.tree.body, "")
         for item in ast.walk(node)
         if isinstance(item, ast.Call) and (op := _OF_NAME.get(_last_name(item.func), ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fusionkit.errors import MisuseError
 
+_HEADER = 1000  # characters in which a generated file names its source
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 
 
@@ -27,6 +28,18 @@ def gather(targets: Iterable[str | Path]) -> list[Path]:
         told = ", ".join(str(target) for target in targets)
         raise MisuseError(f"{told}: no Python file there; name a file, a folder or an installed package")
     return list(found.values())
+
+
+def is_modular_source(path: Path) -> bool:
+    """Whether a modeling file beside a modular_*.py was generated from it: that one runs, and names its source."""
+    if not path.name.startswith("modular_"):
+        return False
+    beside = path.with_name(path.name.replace("modular_", "modeling_", 1))
+    try:
+        with beside.open(encoding="utf-8", errors="replace") as stream:
+            return path.name in stream.read(_HEADER)
+    except OSError:
+        return False
 
 
 def _files(target: str | Path) -> Iterator[Path]:

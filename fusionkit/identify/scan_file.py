@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from fusionkit.identify.reading import UnreadableError
 from fusionkit.identify.rules.table import CONTAINED, RULES
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.source.evaluate import FunctionNode
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceClass, SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,22 @@ def sites_of_text(path: Path, text: str) -> list[Site]:
 def sites_of_file(file: SourceFile) -> list[Site]:
     """Every site of a parsed file, by line. Raises UnreadableError where expressions are nested without end."""
     try:
-        return _sites(file)
+        return _sites(units_of(file))
     except RecursionError as error:
         raise UnreadableError("an expression is nested too deeply to be read") from error
 
 
-def _sites(file: SourceFile) -> list[Site]:
+def sites_of_class(cls: SourceClass) -> list[Site]:
+    """The sites of one class of a file. Raises UnreadableError like sites_of_file."""
+    try:
+        return _sites([Unit(cls.file, method, cls) for method in cls.methods.values()])
+    except RecursionError as error:
+        raise UnreadableError("an expression is nested too deeply to be read") from error
+
+
+def _sites(units: Iterable[Unit]) -> list[Site]:
     found: dict[tuple[str, str], tuple[ast.AST, set[int], set[str]]] = {}
-    for unit in units_of(file):
+    for unit in units:
         for rule in RULES:
             for place in rule(unit):
                 key = (unit.symbol, place.op)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from fusionkit.identify.rules.masking import mask_hazards, trail
 from fusionkit.identify.rules.unit import Unit, named
+from fusionkit.identify.source.evaluate import FunctionNode
 from fusionkit.identify.source.files import SourceClass
 from fusionkit.identify.source.project import attribute
 from fusionkit.identify.source.values import Value, find, peel, sides
@@ -166,8 +166,7 @@ def _of_callers(unit: Unit) -> set[str]:
     found = set()
     for cls, method in _callers(unit):
         found.add("dispatch_elsewhere")
-        text = {node.arg for node in ast.walk(method) if isinstance(node, ast.keyword)}
-        if "sliding_window" in text:
+        if any("sliding_window" in (value.kwargs or ()) for value in unit.file.flow(method).values):
             found.add("sliding_window")
         names = {item.arg for item in (*method.args.args, *method.args.kwonlyargs)}
         if names & set(_OTHER_STATES):
@@ -177,15 +176,16 @@ def _of_callers(unit: Unit) -> set[str]:
     return found
 
 
-def _callers(unit: Unit) -> Iterator[tuple[SourceClass, ast.FunctionDef]]:
+def _callers(unit: Unit) -> Iterator[tuple[SourceClass, FunctionNode]]:
     for cls in unit.file.classes.values():
         for method in cls.methods.values():
-            names = {node.id for node in ast.walk(method) if isinstance(node, ast.Name)}
-            if unit.node.name in names and _INTERFACE in names and isinstance(method, ast.FunctionDef):
-                yield cls, method
+            if method.name != "__init__":
+                names = unit.file.flow(method).names
+                if unit.node.name in names and _INTERFACE in names:
+                    yield cls, method
 
 
-def _other_scale_passed(unit: Unit, cls: SourceClass, method: ast.FunctionDef) -> bool:
+def _other_scale_passed(unit: Unit, cls: SourceClass, method: FunctionNode) -> bool:
     flow = unit.file.flow(method)
     scales = [value.kwargs["scaling"] for value in flow.values if value.kwargs and "scaling" in value.kwargs]
     return any(_is_other_scale(unit, cls, scale) for scale in scales)

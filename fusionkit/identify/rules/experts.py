@@ -28,9 +28,7 @@ def find_experts(unit: Unit) -> Iterator[Found]:
 
 def _calls_in_expert_loops(unit: Unit) -> Iterator[ast.Call]:
     """Calls of submodules in a loop that counts experts: of the experts themselves, or where results are gathered."""
-    for loop in ast.walk(unit.node):
-        if not isinstance(loop, ast.For):
-            continue
+    for loop in unit.flow.loops:
         counts = "expert" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
         calls = [node for item in loop.body for node in ast.walk(item) if isinstance(node, ast.Call)]
         gathers = any(isinstance(c.func, ast.Attribute) and c.func.attr in _GATHERS for c in calls)
@@ -119,10 +117,7 @@ def _hazards(unit: Unit) -> frozenset[str]:
 
 
 def _loops_over_experts(unit: Unit) -> bool:
-    return any(
-        isinstance(node, ast.For) and "expert" in ast.unparse(node.iter) and unit.depends_on_data
-        for node in ast.walk(unit.node)
-    )
+    return unit.depends_on_data and any("expert" in ast.unparse(loop.iter) for loop in unit.flow.loops)
 
 
 def _is_transposed(unit: Unit) -> bool:

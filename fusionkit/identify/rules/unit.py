@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,19 +119,7 @@ class Unit:
     def mentions(self, words: Iterable[str]) -> bool:
         """Whether a name or attribute in the function's body holds one of `words`."""
         wanted = tuple(words)
-        return any(any(word in name for word in wanted) for name in self._names)
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        found = set()
-        for node in ast.walk(self.node):
-            if isinstance(node, ast.Name):
-                found.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                found.add(node.attr)
-            elif isinstance(node, ast.keyword) and node.arg:
-                found.add(node.arg)
-        return frozenset(found)
+        return any(any(word in name for word in wanted) for name in self.flow.names)
 
     @cached_property
     def depends_on_data(self) -> bool:

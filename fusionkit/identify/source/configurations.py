@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fusionkit.identify.source.files import SourceClass
+from fusionkit.identify.source.project import note_consulted, stamp
 
 
 def config_defaults(cls: SourceClass, name: str) -> list[str]:
@@ -16,7 +17,10 @@ def config_defaults(cls: SourceClass, name: str) -> list[str]:
     Read from configuration_*.py beside the file. The annotation of `config` decides, in `cls` or in the classes that
     build it; else the configuration whose name fits that of `cls` best.
     """
-    held = _folder_defaults(cls.file.path.parent)
+    paths = tuple(sorted(cls.file.path.parent.glob("configuration_*.py")))
+    for path in paths:
+        note_consulted(path)
+    held = _defaults_of(paths, tuple(map(stamp, paths)))
     having = {config: values[name] for config, values in held.items() if name in values}
     for told_by in _annotations_upwards(cls) if having else ():
         told = [having[item] for item in told_by if item in having]
@@ -65,10 +69,10 @@ def _shared(one: str, other: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _folder_defaults(folder: Path) -> dict[str, dict[str, str]]:
-    """Class -> attribute -> default, over the configuration files of a folder."""
+def _defaults_of(paths: tuple[Path, ...], _stamps: tuple[tuple[int, int], ...]) -> dict[str, dict[str, str]]:
+    """Class -> attribute -> default, over some configuration files."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.glob("configuration_*.py")):
+    for path in paths:
         try:
             tree = ast.parse(path.read_text("utf-8"))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

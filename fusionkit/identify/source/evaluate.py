@@ -15,12 +15,17 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Every value that a function makes, in order, what it returns, and what it leaves in attributes ("self.x")."""
+    """Every value that a function makes, in order, what it returns, and what it leaves in attributes ("self.x").
+
+    `names`: every name, attribute and keyword of its body; `loops`: its `for` statements.
+    """
 
     values: Sequence[Value]
     returns: Sequence[Value]
     parameters: Mapping[str, Value]
     attributes: Mapping[str, Value]
+    names: frozenset[str]
+    loops: Sequence[ast.For | ast.AsyncFor]
 
 
 def evaluate(function: FunctionNode, modules: Mapping[str, str]) -> Flow:
@@ -35,7 +40,8 @@ def evaluate(function: FunctionNode, modules: Mapping[str, str]) -> Flow:
     env = dict(parameters)
     run.block(function.body, env)
     left = {name: value for name, value in env.items() if "." in name}
-    return Flow(run.expressions.made, run.returns, parameters, left)
+    names = frozenset(run.expressions.names)
+    return Flow(run.expressions.made, run.returns, parameters, left, names, run.seen)
 
 
 class _Run:
@@ -43,6 +49,7 @@ class _Run:
         self.expressions = Expressions(modules)
         self.returns: list[Value] = []
         self.loops = 0  # how deep in loops
+        self.seen: list[ast.For | ast.AsyncFor] = []
 
     def value(self, node: ast.expr, env: Environment) -> Value:
         return self.expressions.value(node, env)
@@ -101,6 +108,7 @@ class _Run:
     def loop(self, node: ast.For | ast.AsyncFor, env: Environment) -> None:
         source = self.value(node.iter, env)
         self.loops += 1
+        self.seen += [] if any(node is known for known in self.seen) else [node]
         for _ in range(2 if self.loops <= _TWICE else 1):  # what one turn leaves is what the next one finds
             turn = dict(env)
             bind_loop(node.target, source, turn)

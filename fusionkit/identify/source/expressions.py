@@ -23,6 +23,7 @@ class Expressions:
     def __init__(self, modules: Mapping[str, str]) -> None:
         self._modules = modules  # local name -> dotted name of what was imported
         self.made: list[Value] = []
+        self.names: set[str] = set()  # every name, attribute and keyword that was met
         self.dispatch: dict[type, Callable[..., Value]] = {
             ast.Name: self._name,
             ast.Constant: self._constant,
@@ -54,6 +55,7 @@ class Expressions:
         return value
 
     def _name(self, node: ast.Name, env: Environment) -> Value:
+        self.names.add(node.id)
         known = env.get(node.id)
         if known is None:
             known = Value("global", name=self._modules.get(node.id, node.id), node=node)
@@ -63,6 +65,7 @@ class Expressions:
         return Value("const", name=repr(node.value), node=node)
 
     def _attribute(self, node: ast.Attribute, env: Environment) -> Value:
+        self.names.add(node.attr)
         dotted = self.dotted(node)
         if dotted is not None and (known := env.get(dotted)) is not None:
             return known
@@ -137,6 +140,7 @@ class Expressions:
     def _call(self, node: ast.Call, env: Environment) -> Value:
         args = tuple(self.value(item, env) for item in node.args)
         kwargs = {item.arg: self.value(item.value, env) for item in node.keywords if item.arg} or None
+        self.names.update(kwargs or ())
         for item in node.keywords:
             if item.arg is None:
                 self.value(item.value, env)
@@ -157,6 +161,7 @@ class Expressions:
         env: Environment,
     ) -> Value:
         base = self.value(callee.value, env)
+        self.names.add(callee.attr)
         if base.op == "global":
             return self._named_call(f"{base.name}.{callee.attr}", args, kwargs, node)
         op = canonical(callee.attr)

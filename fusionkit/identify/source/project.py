@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os.path
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,9 +17,44 @@ _LARGEST_IMPORT = 400_000  # characters; a file that is only imported is not wor
 _DEEPEST = 6  # bases of bases
 
 
-@lru_cache(maxsize=64)
+_consulted: ContextVar[set[str] | None] = ContextVar("consulted", default=None)
+
+
+@contextmanager
+def consulted() -> Iterator[set[str]]:
+    """Collect the paths of the other files that are read within the block."""
+    paths: set[str] = set()
+    token = _consulted.set(paths)
+    try:
+        yield paths
+    finally:
+        _consulted.reset(token)
+
+
+def note_consulted(path: Path) -> None:
+    """Say that what is found depends on the file at `path`."""
+    paths = _consulted.get()
+    if paths is not None:
+        paths.add(str(path))
+
+
 def imported_file(path: Path) -> SourceFile | None:
     """The parsed file at `path`; None where there is none that can be read."""
+    note_consulted(path)
+    return _parsed(path, stamp(path))
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """What tells one state of a file from another: when it was written, and its size; zeros where it is absent."""
+    try:
+        told = path.stat()
+    except OSError:
+        return 0, 0
+    return told.st_mtime_ns, told.st_size
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, _stamp: tuple[int, int]) -> SourceFile | None:
     try:
         text = path.read_text("utf-8")
         return SourceFile(path, text) if len(text) <= _LARGEST_IMPORT else None

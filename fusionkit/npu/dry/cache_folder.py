@@ -7,7 +7,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-WHEELS, PACKAGES, STANDINS, OP_DOCS = FOLDERS = ("wheels", "packages", "stand-ins", "op-docs")
+WHEELS, PACKAGES, STANDINS, OP_DOCS, SCANS = FOLDERS = ("wheels", "packages", "stand-ins", "op-docs", "scans")
 
 
 def cache_root() -> Path:

@@ -1,0 +1,64 @@
+"""fusionkit scan: what in a model's source torch_npu's fused ops can replace, by reading it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.progress import step
+
+if TYPE_CHECKING:
+    from fusionkit.identify.candidates import ScanReport
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="files, folders, or the names of installed packages"
+    )
+    parser.add_argument(
+        "--op", action="append", default=[], metavar="OP", help="only this op; may be repeated"
+    )
+    parser.add_argument("--processes", type=int, metavar="N", help="how many read (default: one per core)")
+    parser.add_argument("--no-cache", action="store_true", help="read every file anew")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _scan(arguments: argparse.Namespace) -> int:
+    from fusionkit.identify.scan import only, scan
+
+    step("reading")
+    report = scan(arguments.paths, processes=arguments.processes, cache=not arguments.no_cache, tell=step)
+    report = only(report, arguments.op)
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        _print(report)
+    return 0 if report.files > len(report.failed) else 1
+
+
+def _print(report: ScanReport) -> None:
+    for item in report.candidates:
+        hazards = f"; {', '.join(item.hazards)}" if item.hazards else ""
+        base = f" (written in {item.inherited_from})" if item.inherited_from else ""
+        write_line(
+            f"{item.file}:{item.line} {item.symbol}{base}: {item.op}: {item.recommend}: {item.reason}{hazards}"
+        )
+    for failed in report.failed:
+        write_line(f"{failed.file}: not read: {failed.reason}")
+    counts = {
+        word: sum(item.recommend == word for item in report.candidates) for word in ("yes", "defer", "no")
+    }
+    write_line(
+        f"{report.files} files, {len(report.candidates)} candidates: {counts['yes']} recommended, {counts['defer']} to"
+        f" defer, {counts['no']} not recommended; {len(report.failed)} files not read"
+    )
+
+
+SCAN = Command(
+    "scan",
+    "find what torch_npu's fused ops can replace in source files, folders or installed packages, by reading them",
+    "fusionkit scan transformers.models.llama",
+    _configure,
+    _scan,
+)

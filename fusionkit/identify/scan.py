@@ -1,0 +1,129 @@
+"""Scanning many files: in several processes, each file once, none of which can stop the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+
+from fusionkit.errors import MisuseError
+from fusionkit.identify.candidates import Candidate, Existing, Failed, ScanReport
+from fusionkit.identify.existing import with_existing
+from fusionkit.identify.gathering import gather, is_modular_source
+from fusionkit.identify.ops import OP_NAMES
+from fusionkit.identify.scan_cache import keep, kept
+from fusionkit.identify.scan_worker import FileResult, scan_files, shown_name, start_worker
+
+Tell = Callable[[str], None]
+_CHUNK = 12  # files handed to a process at once
+_FEW = 24  # files that are read in this process
+
+
+def scan(
+    targets: Sequence[str | Path],
+    *,
+    processes: int | None = None,
+    cache: bool = True,
+    tell: Tell = lambda _: None,
+) -> ScanReport:
+    """Every candidate in the Python files of files, folders and installed packages, by syntax alone.
+
+    Nothing of the source is imported or run. `processes`: how many read (default: one per core). With `cache`, a file
+    is not read again while it, what it was read with and the rules are the same. `tell` hears of the progress. A file
+    that cannot be read is listed in `failed`. Raises MisuseError where a target does not exist.
+    """
+    paths = [path for path in gather(targets) if not is_modular_source(path)]
+    root = common_root(targets, paths)
+    every = {os.path.realpath(path) for path in paths}
+    done: dict[Path, FileResult] = {}
+    for path in paths if cache else ():
+        known = kept(path)
+        if known is not None:
+            done[path] = known
+    fresh = [path for path in paths if path not in done]
+    for number, result in enumerate(
+        _read(fresh, frozenset(every), processes or os.cpu_count() or 1), start=1
+    ):
+        done[result.path] = result
+        if cache:
+            keep(result)
+        if number % 50 == 0 or number == len(fresh):
+            tell(f"read {number} of {len(fresh)} files")
+    return _report(targets, [done[path] for path in paths], root)
+
+
+def only(report: ScanReport, ops: Sequence[str]) -> ScanReport:
+    """The report with candidates of these ops alone, of all where none is named. Raises MisuseError for other names."""
+    unknown = [op for op in ops if op not in OP_NAMES]
+    if unknown:
+        raise MisuseError(f"{unknown[0]}: no such op; choose among {', '.join(OP_NAMES)}")
+    kept_ones = tuple(item for item in report.candidates if not ops or item.op in ops)
+    return dataclasses.replace(report, candidates=kept_ones)
+
+
+def common_root(targets: Sequence[str | Path], paths: Sequence[Path]) -> Path:
+    """The folder that file names are told from: the scanned folder's parent, the parent of several files."""
+    folders = [path if path.is_dir() else path.parent for path in map(Path, targets) if path.exists()]
+    folders = folders or [Path(os.path.commonpath([os.path.abspath(path.parent) for path in paths]))]
+    return Path(os.path.commonpath([os.path.abspath(folder) for folder in folders]))
+
+
+def _read(paths: Sequence[Path], every: frozenset[str], processes: int) -> Iterator[FileResult]:
+    if processes < 2 or len(paths) <= _FEW:
+        start_worker(every)
+        for path in paths:
+            yield from scan_files([path])
+        return
+    chunks = [paths[place : place + _CHUNK] for place in range(0, len(paths), _CHUNK)]
+    lost: list[Path] = []
+    with _pool(processes, every) as pool:
+        running: dict[Future[list[FileResult]], Sequence[Path]] = {}
+        for chunk in chunks:
+            running[pool.submit(scan_files, chunk)] = chunk
+        for done in as_completed(running):
+            try:
+                yield from done.result()
+            except BrokenProcessPool:
+                lost += running[done]
+    for path in lost:
+        yield _alone(path, every)
+
+
+def _alone(path: Path, every: frozenset[str]) -> FileResult:
+    """A file of a process that died, read by itself, so that only the one at fault is lost."""
+    with _pool(1, every) as pool:
+        try:
+            return pool.submit(scan_files, [path]).result()[0]
+        except BrokenProcessPool:
+            return FileResult(path, failed="the process that read it died")
+
+
+def _pool(processes: int, every: frozenset[str]) -> ProcessPoolExecutor:
+    context = get_context("spawn")
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=start_worker, initargs=(every,))
+
+
+def _report(targets: Sequence[str | Path], results: Iterable[FileResult], root: Path) -> ScanReport:
+    candidates: list[Candidate] = []
+    failed: list[Failed] = []
+    uses: list[Existing] = []
+    files = 0
+    for result in results:
+        name = shown_name(result.path, root)
+        files += 1
+        if result.failed:
+            failed.append(Failed(name, result.failed))
+        candidates += [result.named(candidate, name) for candidate in result.candidates]
+        uses += [result.used(use, name) for use in result.uses]
+    candidates.sort(key=lambda item: (item.file, item.line, OP_NAMES.index(item.op)))
+    return ScanReport(
+        paths=tuple(str(target) for target in targets),
+        files=files,
+        candidates=with_existing(candidates, uses),
+        failed=tuple(failed),
+        uses=tuple(uses),
+    )

@@ -1,0 +1,115 @@
+"""What one process does of a scan: read files, find sites, judge them; a file that takes too long is given up."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from fusionkit.identify.candidates import Candidate, Existing
+from fusionkit.identify.existing import uses_of_file
+from fusionkit.identify.inherited import inherited_sites
+from fusionkit.identify.judgement import judge
+from fusionkit.identify.reading import UnreadableError, read_source
+from fusionkit.identify.scan_file import sites_of_file
+from fusionkit.identify.source.project import consulted
+
+LONGEST_S = 60  # that one file may take
+
+# The files of the scan (real paths), set once for each process.
+_scanned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What one file held; `failed` says in one line why it could not be read. `read_with`: other files consulted."""
+
+    path: Path
+    candidates: tuple[Candidate, ...] = ()
+    uses: tuple[Existing, ...] = ()
+    failed: str = ""
+    read_with: tuple[str, ...] = ()
+
+    def named(self, candidate: Candidate, name: str) -> Candidate:
+        """A candidate under the name that its file has in this report."""
+        return dataclasses.replace(candidate, file=name)
+
+    def used(self, use: Existing, name: str) -> Existing:
+        """A use under the name that its file has in this report."""
+        return dataclasses.replace(use, file=name)
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def start_worker(scanned: frozenset[str]) -> None:
+    """Tell a process which files the scan reads."""
+    global _scanned
+    _scanned = scanned
+
+
+def scan_files(paths: Sequence[Path]) -> list[FileResult]:
+    """The results of some files, in their order."""
+    with _no_collection():
+        return [_scan_file(path) for path in paths]
+
+
+def _scan_file(path: Path) -> FileResult:
+    try:
+        with _at_most(LONGEST_S), consulted() as read_with:
+            file = read_source(path)
+            found = [judge(site, file) for site in sites_of_file(file)]
+            for site, base in inherited_sites(file, _scanned):
+                told = judge(site, base.file)
+                found.append(dataclasses.replace(told, inherited_from=f"{base.file.path.name}:{base.name}"))
+            return FileResult(path, tuple(found), uses_of_file(file), read_with=tuple(sorted(read_with)))
+    except UnreadableError as error:
+        return FileResult(path, failed=str(error))
+    except _TooLongError:
+        return FileResult(path, failed=f"takes longer than {LONGEST_S} s to read")
+
+
+def shown_name(path: Path, root: Path) -> str:
+    """How a report names a file: from `root` on, else by its whole path."""
+    absolute = os.path.abspath(path)
+    inside = os.path.relpath(absolute, root)
+    return absolute if inside.startswith("..") else Path(inside).as_posix()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A parsed file is many objects that all live until it is done: looking for garbage among them is in vain."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    """Interrupt the block after `seconds`, where this is the main thread of a system with timer signals."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
