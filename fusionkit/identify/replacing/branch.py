@@ -13,6 +13,7 @@ from fusionkit.identify.replacing.replacement import Change, Unfit
 from fusionkit.identify.replacing.statements import Statements, names
 
 _INDENT = "    "
+_LONGEST = 105  # characters of a condition's line
 _UNSAFE = (ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Global, ast.Nonlocal, ast.Delete)
 
 
@@ -75,8 +76,18 @@ def branch(statements: Statements, changes: list[Change], switch: str) -> Edit:
     original = [_INDENT + line if line.strip() else line for line in statements.lines[start - 1 : end]]
     if original and not original[-1].endswith("\n"):
         original[-1] += "\n"
-    lines = (f"{indent}if {condition}:\n", *fused, f"{indent}else:\n", *original)
+    lines = (*_asked(condition, indent), *fused, f"{indent}else:\n", *original)
     return Edit(start, end, lines, condition)
+
+
+def _asked(condition: str, indent: str) -> list[str]:
+    """The line that opens the branch, over several lines where it is long."""
+    line = f"{indent}if {condition}:\n"
+    if len(line) <= _LONGEST:
+        return [line]
+    first, *more = condition.split(" and ")
+    inner = [f"{indent}{_INDENT}{first}\n", *(f"{indent}{_INDENT}and {text}\n" for text in more)]
+    return [f"{indent}if (\n", *inner, f"{indent}):\n"]
 
 
 def _holds(item: ast.stmt, texts: dict[int, str], before: dict[int, list[str]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fusionkit.identify.replacing.attention import replace_attention
 from fusionkit.identify.replacing.gates import replace_gate
 from fusionkit.identify.replacing.norm_calls import calls_of_class
 from fusionkit.identify.replacing.norms import replace_rms_norm
@@ -21,6 +22,7 @@ BUILDERS: dict[str, Builder] = {
     "npu_swiglu": replace_gate,
     "npu_geglu": replace_gate,
     "npu_rotary_mul": replace_rotation,
+    "npu_fusion_attention": replace_attention,
 }
 
 # Ops whose site may be a module that __init__ builds: what is changed are its calls, in every method of the class.
@@ -34,4 +36,10 @@ _BENT_GATE = {"clamp_or_bias_in_gate": "the gate holds a clamp, a constant or a 
 REFUSED_HAZARDS: dict[str, dict[str, str]] = {
     "npu_swiglu": _BENT_GATE,
     "npu_geglu": _BENT_GATE,
+    "npu_fusion_attention": {
+        "sinks": "the softmax holds attention sinks, which the op of this form leaves out",
+        "alibi": "ALiBi is added to the scores",
+        "not_softmax": "the scores are not normalised by a softmax",
+        "relative_position_bias": "a position bias is added to the scores",
+    },
 }

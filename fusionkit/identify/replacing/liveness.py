@@ -52,7 +52,7 @@ def _names_of(
 ) -> tuple[set[str], set[str]]:
     """(read, written) of a statement as the fused branch has it."""
     if id(item) in texts:
-        read, written = names(ast.parse(texts[id(item)]))
+        read, written = _in_order(ast.parse(texts[id(item)]).body)
     else:
         read, written = set[str](), set[str]()
         front: list[ast.AST] = [item]
@@ -69,8 +69,17 @@ def _names_of(
                 read.add(node.target.id)
     for node in ast.walk(item):
         if id(node) in before:
-            told = names(ast.parse("\n".join(before[id(node)])))
-            read |= told[0] - told[1]
+            read |= _in_order(ast.parse("\n".join(before[id(node)])).body)[0]
+    return read, written
+
+
+def _in_order(body: list[ast.stmt]) -> tuple[set[str], set[str]]:
+    """(names read before they are written there, names written) of statements in a row."""
+    read, written = set[str](), set[str]()
+    for item in body:
+        own = names(item)
+        read |= own[0] - written
+        written |= own[1]
     return read, written
 
 

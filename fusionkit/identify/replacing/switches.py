@@ -55,22 +55,23 @@ def _available(unit: Unit) -> Switch:
     library = library_of(unit.file.path)
     if library and find_function(unit.file, f"{library}.utils.import_utils.{AVAILABLE}") is not None:
         return Switch(f"{AVAILABLE}()", _utils_module(unit.file.path, library))
-    held = find_function(unit.file, f"{library}.utils.{AVAILABLE}") if library else None
-    if held is not None:
-        return Switch(f"{AVAILABLE}()", _utils_module(unit.file.path, library))
     return Switch("torch_npu is not None", guarded=True)
 
 
 def library_of(path: Path) -> str:
-    """The library that a file belongs to, "" for any other."""
-    return next((part for part in reversed(path.parts[:-1]) if part in _LIBRARIES), "")
+    """The library that a file belongs to, "" for any other: told by a folder of its name that holds the library's utils."""
+    for folder in path.parents:
+        if folder.name in _LIBRARIES and (folder / "utils" / "import_utils.py").is_file():
+            return folder.name
+    return ""
 
 
 def _utils_module(path: Path, library: str) -> str:
     """The library's utils as a file in it names them: relatively."""
-    parts = path.parts[:-1]
-    depth = len(parts) - (len(parts) - 1 - parts[::-1].index(library))
-    return "." * depth + "utils"
+    for depth, folder in enumerate(path.parents, start=1):
+        if folder.name == library and (folder / "utils" / "import_utils.py").is_file():
+            return "." * depth + "utils"
+    return f"{library}.utils"
 
 
 def _existing(unit: Unit) -> Iterator[tuple[str, str]]:

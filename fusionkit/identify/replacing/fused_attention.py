@@ -1,0 +1,77 @@
+"""The call of npu_fusion_attention: its layout, its mask that drops, and the dtype that autocast would choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusionkit.identify.replacing.place import Place, call
+
+# Letter of the layout -> dimension
+_AXES = {"BNSD": {"N": 1, "S": 2}, "BSND": {"S": 1, "N": 2}}
+
+MASK_NOTE = "a float mask is read as a boolean one, below 0 drops: a mask that holds a bias is not for the fused branch"
+WEIGHTS_NOTE = "the fused branch returns None for the attention weights"
+EMPTY_ROW_NOTE = "a row that is masked throughout comes out otherwise than from the original: do not read it"
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Names of query, key and value, the layout of their dimensions, and the scale as source."""
+
+    query: str
+    key: str
+    value: str
+    layout: str
+    scale: str
+
+    def size(self, name: str, letter: str) -> str:
+        """The size of a tensor along a letter of the layout, as source."""
+        return f"{name}.shape[{_AXES[self.layout][letter]}]"
+
+
+def dtype_lines(place: Place, operands: Operands, name: str) -> list[str]:
+    """The dtype that the original's products run in: autocast knows them, and does not know the fused op."""
+    device = f"{operands.query}.device.type"
+    asked, given = place.in_function("is_autocast_enabled"), place.in_function("get_autocast_dtype")
+    return [f"{name} = {operands.value}.dtype", f"if {asked}({device}):", f"    {name} = {given}({device})"]
+
+
+def fused_call(operands: Operands, dtype: str, mask: str | None) -> str:
+    """The call, its first output taken."""
+    tensors = [f"{name}.to({dtype}).contiguous()" for name in (operands.query, operands.key, operands.value)]
+    heads = operands.size(operands.query, "N")
+    told = [] if mask is None else [f"atten_mask={mask}"]
+    text = call("torch_npu.npu_fusion_attention", *tensors, heads, f'"{operands.layout}"', *told, f"scale={operands.scale}")
+    return f"{text}[0]"
+
+
+def expanded(operands: Operands, mask: str) -> str:
+    """A mask of up to four dimensions as one of the shapes that the op takes: [B, N or 1, Sq, Sk]."""
+    sizes = (f"{operands.query}.shape[0]", "-1", operands.size(operands.query, "S"), operands.size(operands.key, "S"))
+    return f"{mask}.expand({', '.join(sizes)})"
+
+
+def of_four(mask: str) -> str:
+    """A mask with dimensions of one put in front."""
+    return f"{mask}.reshape((1,) * (4 - {mask}.dim()) + tuple({mask}.shape))"
+
+
+def mask_lines(place: Place, operands: Operands, name: str, mask: str) -> list[str]:
+    """What turns a mask of scaled_dot_product_attention, boolean or float, or None, into the op's."""
+    boolean = place.in_function("bool")
+    return [
+        f"{name} = {mask}",
+        f"if {name} is not None:",
+        f"    {name} = {name}.logical_not() if {name}.dtype == {boolean} else {name} < 0",
+        f"    {name} = {of_four(name)}",
+        f"    {name} = {expanded(operands, name)}",
+    ]
+
+
+def causal_line(place: Place, operands: Operands, name: str) -> str:
+    """The mask of causal attention, aligned at the top left as scaled_dot_product_attention has it."""
+    sizes = (operands.size(operands.query, "S"), operands.size(operands.key, "S"))
+    return (
+        f"{name} = {place.in_function('ones')}({', '.join(sizes)}, dtype={place.in_function('bool')}, "
+        f"device={operands.query}.device).triu(1)"
+    )
