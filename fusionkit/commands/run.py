@@ -18,7 +18,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "parameters", type=Path, metavar="PARAMETERS.yaml", help="what the notebooks are given"
     )
-    parser.add_argument("--notebooks", metavar="01,05", help="only these, by number or name (default: all)")
+    parser.add_argument(
+        "--notebooks",
+        metavar="01,05",
+        help="only these, by number or name (default: what the YAML names, else 01 to 09)",
+    )
     parser.add_argument(
         "-P",
         dest="overrides",

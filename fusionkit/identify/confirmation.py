@@ -125,7 +125,7 @@ def _read(path: Path) -> Confirmation:
         raise MisuseError(f"{path}: no confirmation of schema {SCHEMA}; confirm again")
     texts = ("report", "report_sha256", "confirmed_by", "confirmed_at")
     missing = [name for name in texts if not isinstance(told.get(name), str) or not told[name].strip()]
-    chosen = told.get("chosen")
+    chosen: Any = told.get("chosen")
     if not isinstance(chosen, list) or not all(isinstance(item, str) for item in chosen):
         missing.append("chosen")
     if missing:

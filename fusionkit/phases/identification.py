@@ -109,14 +109,14 @@ class Identification:
 
     def choice_rows(self, chosen: Sequence[str]) -> list[dict[str, Any]]:
         """What `choices` offers and what of it is chosen; ids that it does not offer stand below."""
-        rows = [
+        choices = self.choices()
+        offered = {item for ids in choices.values() for item in ids}
+        rows: list[dict[str, Any]] = [
             {"chosen": set(ids) <= set(chosen), "candidate": label, "ids": list(ids)}
-            for label, ids in self.choices().items()
+            for label, ids in choices.items()
         ]
-        offered = {item for row in rows for item in row["ids"]}
-        return rows + [
-            {"chosen": True, "candidate": None, "ids": [item]} for item in chosen if item not in offered
-        ]
+        others = [item for item in chosen if item not in offered]
+        return rows + [{"chosen": True, "candidate": None, "ids": [item]} for item in others]
 
     def write(self, chosen: Sequence[str] = (), confirmed_by: str = "") -> PhaseRecord:
         """Write report, scan and evidence, and the confirmation of what is `chosen`, if anything is.

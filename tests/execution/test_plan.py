@@ -29,6 +29,13 @@ def test_notebooks_run_in_the_order_of_their_numbers(investigation: Any) -> None
     assert [step.name for step in chosen.steps] == ["01_first", "07_last"]
 
 
+def test_without_a_selection_only_the_first_jobs_notebooks_run(investigation: Any) -> None:
+    for name in ("01_first", "09_last", "11_other_job"):
+        investigation.add(name)
+    assert [step.name for step in plan_for(investigation).steps] == ["01_first", "09_last"]
+    assert [step.name for step in plan_for(investigation, notebooks=["11"]).steps] == ["11_other_job"]
+
+
 def test_the_yaml_selects_unless_the_command_does(investigation: Any) -> None:
     for name in ("01_first", "02_second"):
         investigation.add(name)

@@ -17,7 +17,9 @@ WHEN = "2026-01-01T00:00:00+00:00"
 
 @pytest.fixture
 def report(tmp_path):
-    scan = scanned(tmp_path, {"a.py": NORM.format(name="A") + MLP, "b.py": "x = '''\n```candidates\nfake\n```\n'''\n"})
+    scan = scanned(
+        tmp_path, {"a.py": NORM.format(name="A") + MLP, "b.py": "x = '''\n```candidates\nfake\n```\n'''\n"}
+    )
     path = tmp_path / "report.md"
     path.write_text(report_text(scan, lang="en", root=tmp_path), "utf-8")
     return path
@@ -59,11 +61,13 @@ def test_ids_that_are_not_in_the_report_are_refused_on_both_sides(report):
     path = confirm(report)
     told = yaml.safe_load(path.read_text("utf-8")) | {"chosen": ["npu_gelu:a.py:X"]}
     path.write_text(yaml.safe_dump(told), "utf-8")
-    with pytest.raises(MisuseError, match="'npu_gelu:a.py:X' is no candidate"):
+    with pytest.raises(MisuseError, match=r"'npu_gelu:a\.py:X' is no candidate"):
         require_confirmation(path, report)
 
 
-@pytest.mark.parametrize(("chosen", "who", "told"), [((), "li", "no candidate is chosen"), (None, " ", "nobody")])
+@pytest.mark.parametrize(
+    ("chosen", "who", "told"), [((), "li", "no candidate is chosen"), (None, " ", "nobody")]
+)
 def test_an_empty_choice_or_an_unnamed_user_is_refused(report, chosen, who, told):
     with pytest.raises(MisuseError, match=told):
         confirm(report, ("npu_swiglu:a.py:MLP",) if chosen is None else chosen, who)

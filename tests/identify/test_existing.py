@@ -44,7 +44,9 @@ def test_uses_in_a_class_are_found_too():
 
 def test_a_candidate_gets_the_uses_of_its_op_the_nearest_first_and_at_most_three():
     names = ["z/far.py", "models/a/near.py", "models/b/other.py", "y/far.py"]
-    uses = [Existing("npu_rms_norm", name, 1, "") for name in names] + [Existing("npu_gelu", "models/a/g.py", 1, "")]
+    uses = [Existing("npu_rms_norm", name, 1, "") for name in names] + [
+        Existing("npu_gelu", "models/a/g.py", 1, "")
+    ]
     (norm,) = with_existing(judged(NORM.format(name="A"), file="models/a/model.py"), uses)
     assert [use.file for use in norm.existing] == ["models/a/near.py", "models/b/other.py", "y/far.py"]
     (mlp,) = with_existing(judged(MLP), uses)

@@ -1,7 +1,7 @@
 """Judgement: what is recommended, deferred and refused, who runs, and that the tables are whole."""
 
 import dataclasses
-import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 from identify_examples import BRANCHED, MLP, NORM, SOFTCAP, judged
@@ -67,7 +67,10 @@ def test_what_is_recommended_and_why(code, op, recommend, told):
 
 
 def test_a_hub_decorator_and_an_experts_switch_are_told_apart():
-    assert only("@use_kernel_forward_from_hub('N')\n" + NORM.format(name="A"), "npu_rms_norm").dispatch == "kernel_hub"
+    assert (
+        only("@use_kernel_forward_from_hub('N')\n" + NORM.format(name="A"), "npu_rms_norm").dispatch
+        == "kernel_hub"
+    )
     switched = only("@use_experts_implementation\n" + EXPERTS, "npu_grouped_matmul")
     assert switched.dispatch == "experts_switch"
     assert only(EXPERTS, "npu_grouped_matmul").dispatch == ""
@@ -88,9 +91,11 @@ def test_what_waits_comes_later_and_what_is_refused_last():
 
 def test_a_candidate_travels_between_processes_and_has_the_entries_of_the_scan():
     found = only(MLP, "npu_swiglu")
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert ForkingPickler.loads(ForkingPickler.dumps(found)) == found
     told = found.to_dict()
-    assert {"op", "file", "line", "end_line", "symbol", "recommend", "reason", "hazards", "proof"} <= set(told)
+    assert {"op", "file", "line", "end_line", "symbol", "recommend", "reason", "hazards", "proof"} <= set(
+        told
+    )
     assert told["proof"] is None
     assert told["id"] == "npu_swiglu:model.py:MLP"
 
@@ -99,7 +104,9 @@ def test_the_modular_source_is_read_from_the_header_of_a_generated_file_only():
     header = "# This file was automatically generated from src/models/a/modular_a.py.\n"
     assert generated_from(header + "x = 1\n") == "src/models/a/modular_a.py"
     assert generated_from("x = 1\n" * 500 + header) == ""
-    assert only(NORM.format(name="A"), "npu_rms_norm", head=header + "from torch import nn\nimport torch\n").generated_from
+    assert only(
+        NORM.format(name="A"), "npu_rms_norm", head=header + "from torch import nn\nimport torch\n"
+    ).generated_from
 
 
 @pytest.mark.parametrize(
@@ -126,7 +133,9 @@ def test_the_tables_name_ops_and_hazards_that_there_are_and_judge_every_op():
 
 
 def test_hazards_come_before_who_runs_among_equals():
-    sinks = dataclasses.replace(only(EAGER, "npu_fusion_attention").site, hazards=("sinks", "dispatch_elsewhere"))
+    sinks = dataclasses.replace(
+        only(EAGER, "npu_fusion_attention").site, hazards=("sinks", "dispatch_elsewhere")
+    )
     from pathlib import Path
 
     from fusionkit.identify.judgement import judge

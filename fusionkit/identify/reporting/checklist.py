@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusionkit.identify.ops import OPS
@@ -36,7 +36,7 @@ def checklist_lines(boxes: Sequence[Box]) -> str:
     return "\n".join(f"- [{'x' if box.ticked else ' '}] {box.question} {box.evidence}" for box in boxes)
 
 
-def _stage_one(materials: Materials, changed: Sequence[str]) -> list[tuple[str, bool, dict[str, object]]]:
+def _stage_one(materials: Materials, changed: Sequence[str]) -> list[tuple[str, bool, Mapping[str, object]]]:
     scan, profile = materials.scan, materials.profile
     wanted = {item.op for item in scan.candidates if item.recommend != "no"}
     wanted &= {op.name for op in OPS if op.api}

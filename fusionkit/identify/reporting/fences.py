@@ -16,8 +16,10 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def span(text: str) -> str:
-    """A code span of one line."""
+    """A code span of one line; nothing for no text."""
     line = one_line(text)
+    if not line:
+        return ""
     ticks = "`" * (_longest(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"

@@ -9,8 +9,9 @@ from fusionkit.identify.ops import OPS, FusedOp
 from fusionkit.identify.reporting.fences import one_line, span, table
 from fusionkit.identify.reporting.materials import Materials
 from fusionkit.identify.reporting.words import Lang, say, written_as
+from fusionkit.identify.rulings import Recommend
 
-_BEST = ("yes", "defer", "no")
+_BEST: tuple[Recommend, ...] = ("yes", "defer", "no")
 
 
 def head(materials: Materials, lang: Lang) -> str:
