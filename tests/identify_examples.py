@@ -65,5 +65,9 @@ def scanned(folder: Path, files: dict[str, str]) -> ScanReport:
         candidates += [judge(site, source, name) for site in sites_of_file(source)]
         uses += uses_of_file(source, name)
     return ScanReport(
-        paths=("models",), files=len(files), candidates=with_existing(candidates, uses), uses=tuple(uses)
+        paths=("models",),
+        files=len(files),
+        candidates=with_existing(candidates, uses),
+        uses=tuple(uses),
+        root=str(folder),
     )

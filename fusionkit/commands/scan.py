@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
@@ -19,6 +20,22 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op", action="append", default=[], metavar="OP", help="only this op; may be repeated"
     )
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="run replacement and original side by side on target cpu; this imports and runs the scanned code",
+    )
+    parser.add_argument(
+        "--time-limit", type=float, metavar="S", help="what one proof may take (default: 180 seconds)"
+    )
+    parser.add_argument("--out", type=Path, metavar="REPORT.md", help="write the identification report")
+    parser.add_argument("--lang", choices=("zh", "en"), default="zh", help="of the report (default: zh)")
+    parser.add_argument(
+        "--profile", type=Path, metavar="PROFILE", help="a kernel_details.csv that the report takes in"
+    )
+    parser.add_argument(
+        "--wheel", type=Path, metavar="WHEEL", help="the torch_npu wheel that the report looks the API up in"
+    )
     parser.add_argument("--processes", type=int, metavar="N", help="how many read (default: one per core)")
     parser.add_argument("--no-cache", action="store_true", help="read every file anew")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -30,6 +47,10 @@ def _scan(arguments: argparse.Namespace) -> int:
     step("reading")
     report = scan(arguments.paths, processes=arguments.processes, cache=not arguments.no_cache, tell=step)
     report = only(report, arguments.op)
+    if arguments.prove:
+        report = _proved(report, arguments.time_limit)
+    if arguments.out is not None:
+        _write(report, arguments)
     if arguments.json:
         write_result(report.to_dict())
     else:
@@ -37,12 +58,30 @@ def _scan(arguments: argparse.Namespace) -> int:
     return 0 if report.files > len(report.failed) else 1
 
 
+def _proved(report: ScanReport, time_limit_s: float | None) -> ScanReport:
+    from fusionkit.identify.proofs import with_proofs
+
+    return with_proofs(report, time_limit_s=time_limit_s, tell=step)
+
+
+def _write(report: ScanReport, arguments: argparse.Namespace) -> None:
+    from fusionkit.identify.profiled.assess import assess_profile
+    from fusionkit.identify.report import report_text
+    from fusionkit.store import write_text
+
+    step("writing the report")
+    profile = None if arguments.profile is None else assess_profile(arguments.profile)
+    text = report_text(report, lang=arguments.lang, wheel=arguments.wheel, profile=profile)
+    write_text(arguments.out, text)
+
+
 def _print(report: ScanReport) -> None:
     for item in report.candidates:
         hazards = f"; {', '.join(item.hazards)}" if item.hazards else ""
         base = f" (written in {item.inherited_from})" if item.inherited_from else ""
+        proof = "" if item.proof is None else f"; proof {item.proof['verdict']}"
         write_line(
-            f"{item.file}:{item.line} {item.symbol}{base}: {item.op}: {item.recommend}: {item.reason}{hazards}"
+            f"{item.file}:{item.line} {item.symbol}{base}: {item.op}: {item.recommend}: {item.reason}{hazards}{proof}"
         )
     for failed in report.failed:
         write_line(f"{failed.file}: not read: {failed.reason}")
@@ -58,7 +97,7 @@ def _print(report: ScanReport) -> None:
 SCAN = Command(
     "scan",
     "find what torch_npu's fused ops can replace in source files, folders or installed packages, by reading them",
-    "fusionkit scan transformers.models.llama",
+    "fusionkit scan transformers.models.llama --prove --out report.md",
     _configure,
     _scan,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fusionkit.identify.rulings import Recommend
@@ -105,13 +106,22 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanReport:
-    """What a scan of `paths` found. `files`: how many were read; `uses`: torch_npu in the scanned code already."""
+    """What a scan of `paths` found. `files`: how many were read; `uses`: torch_npu in the scanned code already.
+
+    `root`: the folder that the names of files are relative to, "" for the current one; it is no part of the JSON form,
+    which is the same wherever the code lies.
+    """
 
     paths: tuple[str, ...]
     files: int
     candidates: tuple[Candidate, ...]
     failed: tuple[Failed, ...] = ()
     uses: tuple[Existing, ...] = ()
+    root: str = ""
+
+    def path(self, file: str) -> Path:
+        """Where a file of the report lies."""
+        return Path(self.root, file)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types: what `fusionkit scan --json` prints."""

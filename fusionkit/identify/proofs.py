@@ -15,21 +15,20 @@ from fusionkit.verdict import Verdict
 def with_proofs(
     scan: ScanReport,
     *,
-    root: Path | None = None,
     time_limit_s: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ScanReport:
     """The scan with a proof for each candidate that is not refused already: this runs the scanned code.
 
     One process for each file, at most `time_limit_s` for each candidate. A candidate without a replacement has a proof
-    that is INCONCLUSIVE with the reason. `root`: the folder that the names of files are relative to.
+    that is INCONCLUSIVE with the reason.
     """
     proofs: dict[str, Proof] = {}
     files = list(dict.fromkeys(item.file for item in scan.candidates if item.recommend != "no"))
     for number, name in enumerate(files, 1):
         tell(f"proving {name}, file {number} of {len(files)}")
         inside = [item for item in scan.candidates if item.file == name and item.recommend != "no"]
-        proofs |= _prove_inside(Path(name) if root is None else root / name, inside, root, time_limit_s)
+        proofs |= _prove_inside(scan.path(name), inside, Path(scan.root), time_limit_s)
     return replace(scan, candidates=tuple(with_proof(item, proofs.get(item.id)) for item in scan.candidates))
 
 
@@ -51,7 +50,7 @@ def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
 
 
 def _prove_inside(
-    path: Path, candidates: list[Candidate], root: Path | None, time_limit_s: float | None
+    path: Path, candidates: list[Candidate], root: Path, time_limit_s: float | None
 ) -> dict[str, Proof]:
     """Proofs of the candidates of one file, by id."""
     from fusionkit.identify.proving.prove import TIME_LIMIT_S, prove_file

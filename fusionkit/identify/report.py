@@ -26,32 +26,30 @@ def report_text(
     scan: ScanReport,
     *,
     lang: str = "zh",
-    root: Path | None = None,
     wheel: Path | None = None,
     profile: ProfileFindings | None = None,
 ) -> str:
     """The report of a scan, replacements included. Raises MisuseError for a language other than zh and en.
 
-    `root`: the folder that the names of files are relative to; `wheel`: the torch_npu that the API is looked up in.
+    `wheel`: the torch_npu that the API is looked up in, one that is at hand where none is given.
     """
     chosen = language(lang)
-    materials = materials_of(scan, root=root, wheel=wheel, profile=profile)
-    return render(materials, lang=chosen, changed=changed_files(materials, root))
+    materials = materials_of(scan, wheel=wheel, profile=profile)
+    return render(materials, lang=chosen, changed=changed_files(materials))
 
 
 def materials_of(
     scan: ScanReport,
     *,
-    root: Path | None = None,
     wheel: Path | None = None,
     profile: ProfileFindings | None = None,
 ) -> Materials:
     """All that the report of a scan is made of, replacements included."""
 
     def rewrite(candidate: Candidate) -> Rewrite:
-        return rewrite_of(candidate, root)
+        return rewrite_of(candidate, scan)
 
-    return gather_materials(scan, root=root, wheel=wheel, profile=profile, rewrite=rewrite)
+    return gather_materials(scan, wheel=wheel, profile=profile, rewrite=rewrite)
 
 
 def language(lang: str) -> Lang:
@@ -62,15 +60,15 @@ def language(lang: str) -> Lang:
     raise MisuseError(f"language {lang!r}: reports are written in {' or '.join(LANGS)}")
 
 
-def rewrite_of(candidate: Candidate, root: Path | None = None) -> Rewrite:
+def rewrite_of(candidate: Candidate, scan: ScanReport) -> Rewrite:
     """The replacement of a candidate, or why there is none."""
     from fusionkit.identify.replacing import Refused, replace_site
 
     try:
-        file = read_source(Path(candidate.file) if root is None else root / candidate.file)
+        file = read_source(scan.path(candidate.file))
     except UnreadableError as error:
         return Rewrite(refused=str(error))
-    found = replace_site(file, candidate.site, root)
+    found = replace_site(file, candidate.site, Path(scan.root))
     if isinstance(found, Refused):
         return Rewrite(refused=found.reason)
     return Rewrite(found.diff, found.condition, found.notes)

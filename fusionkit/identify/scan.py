@@ -126,4 +126,5 @@ def _report(targets: Sequence[str | Path], results: Iterable[FileResult], root: 
         candidates=with_existing(candidates, uses),
         failed=tuple(failed),
         uses=tuple(uses),
+        root=str(root),
     )

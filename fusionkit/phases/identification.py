@@ -12,7 +12,6 @@ from typing import Any
 from fusionkit.evidence.records import PhaseRecord, write_phase
 from fusionkit.identify.candidates import ScanReport
 from fusionkit.identify.confirmation import FILE_NAME, write_confirmation
-from fusionkit.identify.gathering import gather
 from fusionkit.identify.profiled.assess import assess_profile
 from fusionkit.identify.profiled.findings import ProfileFindings
 from fusionkit.identify.proofs import with_proofs
@@ -23,7 +22,7 @@ from fusionkit.identify.reporting.materials import Materials, changed_files
 from fusionkit.identify.reporting.ordering import ordered
 from fusionkit.identify.reporting.summary import reason_of, summary_rows
 from fusionkit.identify.reporting.words import Lang, say
-from fusionkit.identify.scan import common_root, scan
+from fusionkit.identify.scan import scan
 from fusionkit.phases.identification_gates import identification_gates
 from fusionkit.store import write_json, write_text
 
@@ -39,7 +38,6 @@ class Identification:
     scan: ScanReport
     materials: Materials
     lang: Lang
-    root: Path
     proved: bool
     run_dir: Path
 
@@ -95,7 +93,7 @@ class Identification:
 
     def checklist_rows(self) -> list[dict[str, Any]]:
         """The decision checklist, each box worked out from what was done."""
-        boxes = checklist(self.materials, changed_files(self.materials, self.root), self.lang)
+        boxes = checklist(self.materials, changed_files(self.materials), self.lang)
         return [{"done": box.ticked, "question": box.question, "evidence": box.evidence} for box in boxes]
 
     def choices(self) -> dict[str, tuple[str, ...]]:
@@ -123,7 +121,7 @@ class Identification:
 
         Raises MisuseError for an id that is not in the report.
         """
-        changed = changed_files(self.materials, self.root)
+        changed = changed_files(self.materials)
         report = write_text(self.run_dir / REPORT, render(self.materials, lang=self.lang, changed=changed))
         write_json(self.run_dir / SCAN, _without_seconds(self.scan.to_dict()))
         artifacts = [{"path": REPORT, "kind": "report"}, {"path": SCAN, "kind": "scan"}]
@@ -182,13 +180,12 @@ def identify_fusion_ops(
     chosen = language(lang)
     targets = [_target(path, root_dir) for path in paths]
     found = scan(targets)
-    root = common_root(targets, gather(targets))
     if prove:
-        found = with_proofs(found, root=root)
+        found = with_proofs(found)
     profile = None if not profile_file else assess_profile(Path(profile_file))
     folder = Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    return Identification(found, materials_of(found, root=root, profile=profile), chosen, root, prove, folder)
+    return Identification(found, materials_of(found, profile=profile), chosen, prove, folder)
 
 
 def _target(path: str, root_dir: str | None) -> str:

@@ -21,7 +21,7 @@ def report(tmp_path):
         tmp_path, {"a.py": NORM.format(name="A") + MLP, "b.py": "x = '''\n```candidates\nfake\n```\n'''\n"}
     )
     path = tmp_path / "report.md"
-    path.write_text(report_text(scan, lang="en", root=tmp_path), "utf-8")
+    path.write_text(report_text(scan, lang="en"), "utf-8")
     return path
 
 

@@ -35,19 +35,17 @@ def scan(tmp_path):
     return scanned(tmp_path, FILES)
 
 
-def text_of(scan, root, lang="en", **given):
-    materials = gather_materials(scan, root=root, rewrite=rewrite, **given)
-    return render(materials, lang=lang, changed=changed_files(materials, root))
+def text_of(scan, lang="en", **given):
+    materials = gather_materials(scan, rewrite=rewrite, **given)
+    return render(materials, lang=lang, changed=changed_files(materials))
 
 
 def section(text, title):
     return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
-def test_the_summary_has_every_common_op_found_or_not(scan, tmp_path):
-    rows = [
-        line for line in section(text_of(scan, tmp_path), "Summary").splitlines() if line.startswith("| `")
-    ]
+def test_the_summary_has_every_common_op_found_or_not(scan):
+    rows = [line for line in section(text_of(scan), "Summary").splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == list(OP_NAMES)
     told = {row.split("`")[1]: row for row in rows}
     assert "| recommended | 2 / 0 / 1 |" in told["npu_rms_norm"]
@@ -55,8 +53,8 @@ def test_the_summary_has_every_common_op_found_or_not(scan, tmp_path):
     assert "| None | None |" in told["npu_geglu"]
 
 
-def test_each_candidate_has_all_its_parts(scan, tmp_path):
-    body = section(text_of(scan, tmp_path), "Candidates")
+def test_each_candidate_has_all_its_parts(scan):
+    body = section(text_of(scan), "Candidates")
     parts = re.split(r"(?m)^### \d+\. ", body)[1:]
     assert len(parts) == 4  # the norm of a.py and b.py is one decision
     for part in parts:
@@ -73,16 +71,16 @@ def test_each_candidate_has_all_its_parts(scan, tmp_path):
     assert "not tried" in norm
 
 
-def test_what_is_refused_has_a_reason_and_no_code(scan, tmp_path):
-    body = section(text_of(scan, tmp_path), "Candidates")
+def test_what_is_refused_has_a_reason_and_no_code(scan):
+    body = section(text_of(scan), "Candidates")
     capped = body.split("`npu_fusion_attention`: `Capped`", 1)[1]
     replacement = capped.split("**Replacement code**", 1)[1].split("**API lookup**", 1)[0]
     assert replacement.strip().startswith("None: npu_fusion_attention has no tanh soft cap")
     assert "None: it is written in no form that can be replaced" in body
 
 
-def test_the_order_has_the_recommended_only_and_says_what_is_left_to_the_hand(scan, tmp_path):
-    order = section(text_of(scan, tmp_path), "Suggested order")
+def test_the_order_has_the_recommended_only_and_says_what_is_left_to_the_hand(scan):
+    order = section(text_of(scan), "Suggested order")
     lines = [line for line in order.splitlines() if re.match(r"\d+\. ", line)]
     assert len(lines) == 2
     assert "(2 places)" in lines[0]  # one decision for more places stands first
@@ -92,67 +90,67 @@ def test_the_order_has_the_recommended_only_and_says_what_is_left_to_the_hand(sc
     assert "Capped" not in order
 
 
-def test_a_profile_and_a_proof_change_the_order(scan, tmp_path):
+def test_a_profile_and_a_proof_change_the_order(scan):
     costly = KernelSequence("npu_rms_norm", ("Pows", "ReduceMean"), 9, 900.0, 0.5, "memory", "g", 450.0, 2)
     profile = ProfileFindings("k.csv", "npu", "", 1800.0, (costly,), (), {"npu_swiglu": 3})
-    first = ordered((m := gather_materials(scan, root=tmp_path, profile=profile)).groups, m)[0][1].first
+    first = ordered((m := gather_materials(scan, profile=profile)).groups, m)[0][1].first
     assert first.op == "npu_rms_norm"
-    text = text_of(scan, tmp_path, profile=profile)
+    text = text_of(scan, profile=profile)
     assert "| Pows, ReduceMean | 9 | 900.0 | 50.0% | memory (g) | 450.0 us | `npu_rms_norm`:" in text
     assert "at most about 2x" in text
     assert "`npu_swiglu` 3" in text
     assert "- the profile shows no such sequence of kernels" in text
 
 
-def test_cpu_times_are_never_a_benefit(scan, tmp_path):
+def test_cpu_times_are_never_a_benefit(scan):
     seen = KernelSequence("npu_rms_norm", ("Pows", "ReduceMean"), 9, None, None, "unknown", "CPU", None, 2)
     profile = ProfileFindings("k.csv", "cpu", "measured on CPU", None, (seen,), (), {})
-    text = text_of(scan, tmp_path, profile=profile)
+    text = text_of(scan, profile=profile)
     assert "| Pows, ReduceMean | 9 | - | - | not told (CPU) | - |" in text
     assert not re.search(r"\d us", text)
 
 
-def test_chinese_and_english_tell_the_same_candidates(scan, tmp_path):
-    english, chinese = (text_of(scan, tmp_path, lang) for lang in ("en", "zh"))
+def test_chinese_and_english_tell_the_same_candidates(scan):
+    english, chinese = (text_of(scan, lang) for lang in ("en", "zh"))
     assert chinese.startswith("# 融合算子识别报告")
     assert re.findall(r"(?m)^### .*", english) == re.findall(r"(?m)^### .*", chinese)
     assert english.split("```candidates")[1] == chinese.split("```candidates")[1]
 
 
-def test_files_that_failed_are_listed_and_untick_their_box(scan, tmp_path):
+def test_files_that_failed_are_listed_and_untick_their_box(scan):
     broken = dataclasses.replace(scan, failed=(Failed("x|y.py", "no Python:\nline 2"),))
-    text = text_of(broken, tmp_path)
+    text = text_of(broken)
     assert "- `x|y.py`: no Python: line 2" in section(text, "Files that could not be read")
-    assert [box.ticked for box in boxes(scan, tmp_path)][:2] == [True, True]
-    assert [box.ticked for box in boxes(broken, tmp_path)][:2] == [True, False]
+    assert [box.ticked for box in boxes(scan)][:2] == [True, True]
+    assert [box.ticked for box in boxes(broken)][:2] == [True, False]
 
 
-def boxes(scan, root, changed=()):
-    return checklist(gather_materials(scan, root=root), changed, "en")
+def boxes(scan, changed=()):
+    return checklist(gather_materials(scan), changed, "en")
 
 
-def test_the_checklist_is_worked_out_from_what_was_done(scan, tmp_path):
-    told = boxes(scan, tmp_path)
+def test_the_checklist_is_worked_out_from_what_was_done(scan):
+    told = boxes(scan)
     assert len(told) == 7
     assert [box.ticked for box in told][4:] == [False, False, False]
     assert told[3].ticked
-    assert not boxes(scan, tmp_path, ["a.py"])[3].ticked
-    assert not boxes(dataclasses.replace(scan, files=0), tmp_path)[0].ticked
+    assert not boxes(scan, ["a.py"])[3].ticked
+    assert not boxes(dataclasses.replace(scan, files=0))[0].ticked
 
 
 def test_a_file_that_changes_meanwhile_is_noticed(scan, tmp_path):
-    materials = gather_materials(scan, root=tmp_path)
-    assert changed_files(materials, tmp_path) == ()
+    materials = gather_materials(scan)
+    assert changed_files(materials) == ()
     (tmp_path / "b.py").write_text("x = 1\n", "utf-8")
-    assert changed_files(materials, tmp_path) == ("b.py",)
-    assert "the file has changed since the scan" in text_of(scan, tmp_path)
+    assert changed_files(materials) == ("b.py",)
+    assert "the file has changed since the scan" in text_of(scan)
     (tmp_path / "b.py").unlink()
-    assert "the file cannot be read any more" in text_of(scan, tmp_path)
+    assert "the file cannot be read any more" in text_of(scan)
 
 
 def test_code_that_holds_fences_breaks_nothing(tmp_path):
     evil = MLP.replace("        return", '        """\n```\n## Summary\n````python\n"""\n        return')
-    text = text_of(scanned(tmp_path, {"a.py": evil}), tmp_path)
+    text = text_of(scanned(tmp_path, {"a.py": evil}))
     tokens = mistune.create_markdown(renderer="ast", plugins=["table"])(text)
     titles = [
         token["children"][0]["raw"]
@@ -164,7 +162,7 @@ def test_code_that_holds_fences_breaks_nothing(tmp_path):
 
 
 def test_nothing_found_is_a_whole_report(tmp_path):
-    text = text_of(scanned(tmp_path, {"a.py": "x = 1\n"}), tmp_path, "zh")
+    text = text_of(scanned(tmp_path, {"a.py": "x = 1\n"}), "zh")
     assert "## 逐个候选分析\n\n无" in text
     assert "1. " not in text.split("## 建议顺序")[1].split("##")[0]
 
@@ -176,6 +174,6 @@ def test_other_languages_are_refused():
 
 
 def test_the_whole_report_writes_the_replacement_itself(tmp_path):
-    text = report_text(scanned(tmp_path, {"a.py": NORM.format(name="A")}), lang="en", root=tmp_path)
+    text = report_text(scanned(tmp_path, {"a.py": NORM.format(name="A")}), lang="en")
     assert "npu_rms_norm(" in text
     assert "+++ b/a.py" in text

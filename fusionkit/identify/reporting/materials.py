@@ -55,21 +55,20 @@ class Materials:
 def gather_materials(
     scan: ScanReport,
     *,
-    root: Path | None = None,
     wheel: Path | None = None,
     profile: ProfileFindings | None = None,
     rewrite: Rewriter | None = None,
 ) -> Materials:
     """Read the scanned files again, look every found op up, and have a replacement written for what is not refused.
 
-    `root`: the folder that the names of files are relative to. Without `rewrite` there are no replacements.
+    Without `rewrite` there are no replacements.
     """
     excerpts: dict[str, Excerpt] = {}
     unread: dict[str, str] = {}
     hashes: dict[str, str] = {}
     for name in dict.fromkeys(item.file for item in scan.candidates):
         inside = [item for item in scan.candidates if item.file == name]
-        _read_one(_path(root, name), inside, excerpts, unread, hashes)
+        _read_one(scan.path(name), inside, excerpts, unread, hashes)
     groups = grouped(scan.candidates, {name: found.fingerprint for name, found in excerpts.items()})
     rewrites = {
         group.first.id: rewrite(group.first)
@@ -79,18 +78,14 @@ def gather_materials(
     return Materials(scan, groups, excerpts, unread, rewrites, _api(scan, wheel), hashes, profile)
 
 
-def changed_files(materials: Materials, root: Path | None = None) -> tuple[str, ...]:
+def changed_files(materials: Materials) -> tuple[str, ...]:
     """The files with candidates that have other bytes than when the report was begun."""
     found = []
     for name, held in materials.hashes.items():
-        path = _path(root, name)
+        path = materials.scan.path(name)
         if not path.is_file() or sha256_file(path) != held:
             found.append(name)
     return tuple(found)
-
-
-def _path(root: Path | None, name: str) -> Path:
-    return Path(name) if root is None else root / name
 
 
 def _read_one(
