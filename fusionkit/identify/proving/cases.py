@@ -28,6 +28,7 @@ MANNERS: tuple[Manner, ...] = (
     Manner("B S H D", "S h"),
     Manner("S H D", "S D"),
     Manner("S H D", "S h"),
+    Manner("B S C", "B S C"),
 )
 """How a rotation may be called; the first at which the original runs counts."""
 

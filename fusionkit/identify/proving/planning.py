@@ -54,7 +54,8 @@ def plan(site: Site, module: ModuleType, source: SourceFile, seed: int) -> list[
         if enough == WANTED:
             break
     if not planned:
-        raise MisuseError(refusals[0] if refusals else "nothing to call")
+        # that a file has no table class of its own says least: other ways to call were tried after that
+        raise MisuseError(min(refusals, key=lambda told: "LookupError" in told, default="nothing to call"))
     return planned
 
 

@@ -31,7 +31,7 @@ BUILD: dict[str, str | int | float | bool | None] = {
     "num_experts": "experts", "top_k": "top_k",
     "layer_idx": 0, "layer_id": 0, "layer_index": 0, "eps": 1e-5, "norm_eps": 1e-5, "epsilon": 1e-5, "variance_epsilon": 1e-5,
     "dropout": 0.0, "attention_dropout": 0.0, "bias": True, "use_bias": True, "elementwise_affine": True,
-    "expansion": 2, "hidden_act": "silu", "use_grouped_mm": False, "scale": 0.3,
+    "group_size": "head_dim", "expansion": 2, "hidden_act": "silu", "use_grouped_mm": False, "scale": 0.3,
 }  # fmt: skip
 """Parameter of __init__ -> number of Sizes by its name, or a constant. Only for parameters without a default."""
 
@@ -110,8 +110,8 @@ _CALL: dict[str, Maker | str | int | float | bool] = {
     "x": _rotated, "q": _q, "k": _k, "xq": _q, "xk": _k, "tensor": _rotated, "t": _rotated,
     "cos": lambda s: rotary_tables.tables(s)[0], "sin": lambda s: rotary_tables.tables(s)[1],
     "freqs_cos": lambda s: rotary_tables.tables(s)[0], "freqs_sin": lambda s: rotary_tables.tables(s)[1],
-    "position_embeddings": rotary_tables.tables, "freqs_cis": rotary_tables.interleaved,
-    "freqs": rotary_tables.interleaved, "image_rotary_emb": rotary_tables.interleaved, "rotary_emb": rotary_tables.interleaved,
+    "position_embeddings": rotary_tables.tables, "freqs_cis": rotary_tables.frequencies,
+    "freqs": rotary_tables.frequencies, "image_rotary_emb": rotary_tables.interleaved, "rotary_emb": rotary_tables.interleaved,
     "position_ids": _positions, "unsqueeze_dim": 1,
     "query": "B H S D", "key": "B K S D", "value": "B K S D", "module": _attention_module,
     "scaling": _scaling, "scale": _scaling, "attention_mask": lambda _: None, "mask": lambda _: None,

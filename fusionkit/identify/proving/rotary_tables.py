@@ -29,8 +29,17 @@ def tables(setting: Setting) -> tuple[Tensor, Tensor]:
 
 def complex_table(setting: Setting) -> Tensor:
     """cos + i sin, half as wide as the rotated dim, with the axes S D/2 (or B S D/2)."""
-    cos, sin = _made(setting, "S h" if setting.manner.tables == "own" else setting.manner.tables)
+    told = setting.manner.tables
+    cos, sin = _made(setting, "S h" if told == "own" else f"{told.rpartition(' ')[0]} h")
     return torch.complex(cos, sin)
+
+
+def frequencies(setting: Setting) -> Any:
+    """What goes by the name of freqs: complex where the code multiplies so, else the pair (cos, sin)."""
+    hazards = setting.site.hazards
+    if "rope_complex" in hazards and "rope_interleave" not in hazards:
+        return complex_table(setting)
+    return interleaved(setting) if setting.manner.tables == "own" else tables(setting)
 
 
 def interleaved(setting: Setting) -> tuple[Tensor, Tensor]:
@@ -46,12 +55,12 @@ def halves(setting: Setting) -> tuple[Tensor, Tensor]:
 
 def _made(setting: Setting, axes: str) -> tuple[Tensor, Tensor]:
     """Random angles with the given axes; h stands for half the head: full width repeats the half in the last dim."""
-    full = axes.split()
-    width = setting.head_dim // 2
-    leading = setting.shape(full[:-1])
-    angles = torch.rand((*leading, width), generator=setting.generator) * 6.0 - 3.0
+    *leading, last = axes.split()
+    width = setting.shape(["D" if last == "h" else last])[0] // 2
+    shape = (*setting.shape(leading), width)
+    angles = torch.rand(shape, generator=setting.generator) * 6.0 - 3.0
     cos, sin = angles.cos(), angles.sin()
-    if full[-1] == "h":
+    if last == "h":
         return cos, sin
     if "rope_interleave" in setting.site.hazards:
         return cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
