@@ -148,7 +148,7 @@ def _written(
     ahead = [line for node in ast.walk(item) for line in before.get(id(node), ())]
     if any(id(node) in before for inner in _inner(item) for node in ast.walk(inner)):
         raise Unfit("lines would have to stand before a statement of an inner block")
-    text = _changed(statements, item, texts, margin)
+    text = statements.rewritten(item, texts, margin)
     if not text:
         return []
     lines = [*(f"{margin}{line}" for line in ahead), *f"{margin}{text}".split("\n")]
@@ -157,24 +157,3 @@ def _written(
 
 def _inner(item: ast.stmt) -> list[ast.stmt]:
     return [node for node in ast.walk(item) if isinstance(node, ast.stmt) and node is not item]
-
-
-def _changed(statements: Statements, node: ast.AST, texts: dict[int, str], margin: str) -> str:
-    """The text of a node with every changed node in it written anew."""
-    if id(node) in texts:
-        return texts[id(node)].replace("\n", f"\n{margin}")
-    start, end = statements.span(node)
-    changed: list[tuple[tuple[int, int], tuple[int, int], str]] = []
-    front = list(ast.iter_child_nodes(node))
-    while front:
-        inner = front.pop()
-        if id(inner) in texts:
-            own = " " * inner.col_offset if isinstance(inner, ast.stmt) else margin
-            changed.append((*statements.span(inner), texts[id(inner)].replace("\n", f"\n{own}")))
-        else:
-            front += ast.iter_child_nodes(inner)
-    parts, at = [], start
-    for begin, stop, text in sorted(changed):
-        parts += [statements.between(at, begin), text]
-        at = stop
-    return "".join((*parts, statements.between(at, end)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusionkit.identify.replacing.attention import replace_attention
+from fusionkit.identify.replacing.experts import replace_experts
 from fusionkit.identify.replacing.gates import replace_gate
 from fusionkit.identify.replacing.norm_calls import calls_of_class
 from fusionkit.identify.replacing.norms import replace_rms_norm
@@ -23,6 +24,7 @@ BUILDERS: dict[str, Builder] = {
     "npu_geglu": replace_gate,
     "npu_rotary_mul": replace_rotation,
     "npu_fusion_attention": replace_attention,
+    "npu_grouped_matmul": replace_experts,
 }
 
 # Ops whose site may be a module that __init__ builds: what is changed are its calls, in every method of the class.

@@ -39,7 +39,7 @@ def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change])
             raise Unfit(
                 f"{' and '.join(sorted(written & wanted_at_start))} changes before the fused op is called"
             )
-        if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
+        if id(item) in texts or isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             needed -= written
         needed |= read - (at_start if inserted else frozenset())
         wanted_at_start |= (read & at_start) if inserted else set()

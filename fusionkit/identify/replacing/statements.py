@@ -110,6 +110,26 @@ class Statements:
             (self._encoded[start[0]][start[1] :], *middle, self._encoded[end[0]][: end[1]])
         ).decode()
 
+    def rewritten(self, node: ast.AST, texts: dict[int, str], margin: str) -> str:
+        """The text of a node with other texts in it, by id of the nodes they replace; `margin` indents their lines."""
+        if id(node) in texts:
+            return texts[id(node)].replace("\n", f"\n{margin}")
+        start, end = self.span(node)
+        changed: list[tuple[tuple[int, int], tuple[int, int], str]] = []
+        front = list(ast.iter_child_nodes(node))
+        while front:
+            inner = front.pop()
+            if id(inner) in texts:
+                own = " " * inner.col_offset if isinstance(inner, ast.stmt) else margin
+                changed.append((*self.span(inner), texts[id(inner)].replace("\n", f"\n{own}")))
+            else:
+                front += ast.iter_child_nodes(inner)
+        parts, at = [], start
+        for begin, stop, text in sorted(changed):
+            parts += [self.between(at, begin), text]
+            at = stop
+        return "".join((*parts, self.between(at, end)))
+
 
 def names(node: ast.AST) -> tuple[set[str], set[str]]:
     """(names read, names written) in a statement or expression; what an inner function reads counts as read."""
