@@ -11,6 +11,8 @@ from fusionkit.identify.proving.proof import Proof
 from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.verdict import Verdict
 
+_LONGEST = 160  # characters of a proof's reason that become the candidate's; the proof holds them all
+
 
 def with_proofs(
     scan: ScanReport,
@@ -39,13 +41,14 @@ def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
     told = proof.to_dict() | {"file": candidate.file}
     if proof.verdict is not Verdict.FAIL:
         return replace(candidate, proof=told)
+    why = proof.reason if len(proof.reason) <= _LONGEST else proof.reason[:_LONGEST].rstrip() + " ..."
     return replace(
         candidate,
         proof=told,
         recommend="no",
         priority=3,
-        reason=f"the proof refuses the replacement: {proof.reason}",
-        reason_zh=f"验证不通过：{proof.reason}",
+        reason=f"the proof refuses the replacement: {why}",
+        reason_zh=f"验证不通过：{why}",
     )
 
 

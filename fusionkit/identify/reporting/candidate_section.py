@@ -50,7 +50,7 @@ def _facts(group: Group, lang: Lang) -> list[str]:
     if item.inherited_from:
         lines.append(f"- {say(lang, 'inherited', source=span(item.inherited_from))}")
     row = next((row for row in DISPATCHES if row.name == item.dispatch), None)
-    if row is not None:
+    if row is not None and row.reason != item.reason:
         lines.append(f"- {say(lang, 'dispatch')}: {row.reason_zh if lang == 'zh' else row.reason}")
     if group.others:
         named = ", ".join(f"{_place(other)} {span(other.symbol)}" for other in group.others[:_MOST])
