@@ -149,7 +149,7 @@ def test_an_interrupt_ends_the_kernel_and_exits_130(investigation: Any, number: 
                 break
             time.sleep(0.1)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=180)  # a busy machine: an interrupt that is lost ends with 0
     assert process.returncode == 130
     assert errors.splitlines() == ["[1/1] 01_n ...", "fusionkit: interrupted"]
     with pytest.raises(ProcessLookupError):
