@@ -185,7 +185,8 @@ def identify_fusion_ops(
     profile = None if not profile_file else assess_profile(Path(profile_file))
     folder = Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    return Identification(found, materials_of(found, profile=profile), chosen, prove, folder)
+    materials = materials_of(found, profile=profile)
+    return Identification(materials.scan, materials, chosen, prove, folder)
 
 
 def _target(path: str, root_dir: str | None) -> str:

@@ -13,6 +13,7 @@ from fusionkit.identify.profiled.findings import ProfileFindings
 from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.identify.reporting.alike import Group, grouped
 from fusionkit.identify.reporting.excerpts import Excerpt, excerpt
+from fusionkit.identify.repository import with_repository
 from fusionkit.npu.op_docs.entry import ApiEntry
 from fusionkit.npu.op_docs.lookup import lookup
 from fusionkit.store import sha256_file
@@ -61,8 +62,9 @@ def gather_materials(
 ) -> Materials:
     """Read the scanned files again, look every found op up, and have a replacement written for what is not refused.
 
-    Without `rewrite` there are no replacements.
+    The repository around them is searched for torch_npu. Without `rewrite` there are no replacements.
     """
+    scan = with_repository(scan)
     excerpts: dict[str, Excerpt] = {}
     unread: dict[str, str] = {}
     hashes: dict[str, str] = {}
