@@ -17,6 +17,13 @@ from fusionkit.identify.proving.configurations import small_configs
 from fusionkit.identify.proving.recipes import BUILD, GELU, SILU
 from fusionkit.identify.proving.setting import Setting
 
+_GIVEN_ANYWAY = (
+    "layer_idx",
+    "dim_head",
+    "heads",
+    "kv_heads",
+    "dropout",
+)  # defaults that are large, random or not there
 _GIVEN = "attn"  # the parameter by which a processor gets its attention module
 
 
@@ -138,12 +145,7 @@ def _arguments(
     for name, parameter in parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if parameter.default is not parameter.empty and name not in (
-            "layer_idx",
-            "dim_head",
-            "heads",
-            "dropout",
-        ):
+        if parameter.default is not parameter.empty and name not in _GIVEN_ANYWAY:
             continue
         if name == "config" or name.endswith("_config"):
             told[name] = config
@@ -166,13 +168,13 @@ def _attention(
     cls = vars(module).get(name.strip("\"'"), vars(module).get("Attention"))
     if not inspect.isclass(cls):
         raise MisuseError(f"no class {name or 'Attention'} for parameter attn of {type(called).__name__}")
-    attention, _ = _construct(cls, setting)
+    attention: nn.Module = _construct(cls, setting)[0]
     draw_weights(attention.eval(), setting.generator)
-    return attention  # type: ignore[no-any-return]
+    return attention
 
 
 def _called(owner: Any) -> Callable[..., Any]:
-    return owner.forward if isinstance(owner, nn.Module) else owner.__call__  # type: ignore[no-any-return]
+    return owner.forward if isinstance(owner, nn.Module) else owner.__call__
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:

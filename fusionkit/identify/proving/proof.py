@@ -115,6 +115,8 @@ def severity(figures: Figures | None) -> float:
 
 
 def _run(told: Mapping[str, Any]) -> Run:
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in told.items()
+    }
     figures = None if told["figures"] is None else Figures(**told["figures"])
     return Run(**(values | {"verdict": Verdict(told["verdict"]), "figures": figures}))

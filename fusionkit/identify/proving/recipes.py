@@ -5,6 +5,7 @@ Names and shapes as transformers 5.24 and diffusers 0.42 use them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ BUILD: dict[str, str | int | float | bool | None] = {
     "hidden_features": "intermediate", "mlp_dim": "intermediate", "moe_intermediate_dim": "intermediate",
     "output_size": "hidden", "ffn_hidden_size": "intermediate", "moe_intermediate_size": "intermediate",
     "heads": "heads", "num_heads": "heads", "num_attention_heads": "heads", "n_heads": "heads", "n_head": "heads",
-    "kv_heads": None, "num_kv_heads": "kv_heads", "num_key_value_heads": "kv_heads",
+    "kv_heads": "heads", "num_kv_heads": "kv_heads", "num_key_value_heads": "kv_heads",
     "head_dim": "head_dim", "dim_head": "head_dim", "attention_head_dim": "head_dim", "key_dim": "head_dim",
     "num_experts": "experts", "top_k": "top_k",
     "layer_idx": 0, "layer_id": 0, "layer_index": 0, "eps": 1e-5, "norm_eps": 1e-5, "epsilon": 1e-5, "variance_epsilon": 1e-5,
@@ -76,7 +77,7 @@ def _attention_module(setting: Setting) -> torch.nn.Module:
 
 def _scaling(setting: Setting) -> float:
     """Not 1 / sqrt(head_dim), so that a default of any kind shows."""
-    return 0.7 * float(setting.sizes.head_dim) ** -0.5
+    return 0.7 / math.sqrt(setting.sizes.head_dim)
 
 
 def _axes(axes: str) -> Maker:

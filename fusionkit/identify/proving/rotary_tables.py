@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from fusionkit.errors import USER_CODE_ERRORS
+from fusionkit.identify.proving.configurations import small_configs
 from fusionkit.identify.proving.setting import Setting
 
 Tensor = torch.Tensor
@@ -75,13 +75,10 @@ def _own(setting: Setting) -> tuple[Tensor, Tensor]:
 
 
 def _own_results(setting: Setting) -> Iterator[Any]:
-    from fusionkit.identify.proving.configurations import small_configs
-
     positions = torch.arange(3, 3 + setting.length).expand(setting.batch, -1)
     x = setting.tensor("B S C")
-    for name, cls in vars(setting.module).items():
-        if not (inspect.isclass(cls) and name.endswith("RotaryEmbedding")):
-            continue
+    held: dict[str, Any] = {n: v for n, v in vars(setting.module).items() if n.endswith("RotaryEmbedding")}
+    for name, cls in held.items():
         for config in small_configs(setting.module, setting.source, name, setting.sizes):
             try:
                 yield cls(config)(x, positions)

@@ -84,8 +84,8 @@ def run_sides(
     both = (output, other)
     if not fused_op(planned.setting.site.op).backward or not _alike(output, other, dropped):
         reference, remark = _reference(planned, arguments, None)
-        values = [{n: v for n, v in part.items() if n not in dropped} for part in both]
-        return Sides(*values, reference, both, dropped, False, calls, remark=remark)
+        mine, theirs = ({n: v for n, v in part.items() if n not in dropped} for part in both)
+        return Sides(mine, theirs, reference, both, dropped, False, calls, remark=remark)
     return _backward(planned, side, (original, twin), both, kept, dropped, calls, tell)
 
 

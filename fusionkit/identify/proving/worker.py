@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -44,7 +45,8 @@ def main(folder: Path) -> None:
 
     path = Path(request["path"])
     for index, (told, text) in enumerate(zip(request["sites"], request["texts"], strict=True)):
-        site = Site(**{name: tuple(v) if isinstance(v, list) else v for name, v in told.items()})
+        fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items()}
+        site = Site(**fields)
         started = time.monotonic()
         precisions = [Precision(getattr(torch, name)) for name in request["dtypes"]]
         proof = _prove(path, site, text, precisions, request["seed"], RecordingFacade(facade), tell)
