@@ -26,7 +26,9 @@ def site_of(file: SourceFile, symbol: str, op: str) -> Site:
     return next(site for site in sites_of_file(file) if (site.symbol, site.op) == (symbol, op))
 
 
-def twin(name: str, new_text: str, facade: types.ModuleType, calls: list[str] | None = None) -> types.ModuleType:
+def twin(
+    name: str, new_text: str, facade: types.ModuleType, calls: list[str] | None = None
+) -> types.ModuleType:
     """The replaced text as a module of the same package, in which torch_npu is the facade and is there."""
     original = importlib.import_module(name)
     module = types.ModuleType(name)  # decorators look names up in the module of this name
@@ -38,7 +40,7 @@ def twin(name: str, new_text: str, facade: types.ModuleType, calls: list[str] | 
         return told if wanted == "torch_npu" else builtins.__import__(wanted, *rest, **more)
 
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": imported}
-    exec(compile(new_text, original.__file__.replace(".py", "_replaced.py"), "exec"), module.__dict__)
+    exec(compile(new_text, original.__file__.replace(".py", "_replaced.py"), "exec"), module.__dict__)  # noqa: S102 - what is tested is a text
     module.torch_npu = told
     for switch in ("is_torch_npu_available", "is_npu_available"):
         module.__dict__[switch] = lambda *_: True

@@ -12,7 +12,13 @@ from fusionkit.identify.source.values import Value, peel, sides
 
 # What the class of a module that is SiLU or GELU may be called, by its form; in transformers' ACT2FN and torch.
 _SILU_CLASSES = ("SiLU", "SiLUActivation", "FP32SiLU")
-_GELU_CLASSES = {"GELUActivation": False, "GELU": False, "GELUTanh": True, "PytorchGELUTanh": True, "NewGELUActivation": True}
+_GELU_CLASSES = {
+    "GELUActivation": False,
+    "GELU": False,
+    "GELUTanh": True,
+    "PytorchGELUTanh": True,
+    "NewGELUActivation": True,
+}
 _SILU_NAMES = ("silu", "swish")
 # Names of ACT2FN -> whether it is the tanh form; quick_gelu is neither.
 _GELU_NAMES = {
@@ -87,24 +93,32 @@ def _held(place: Place, act: Value, kind: str, argument: ast.expr, node: ast.Cal
     target = act.args[0] if act.op == "call" else None
     name = act.name if act.op == "module" else (target.name if target is not None else "")
     held = place.unit.built(name) if name else None
-    told = [_form_of(side) for side in sides(held)] if held is not None else []
+    told = [form_of(side) for side in sides(held)] if held is not None else []
     text = place.text(node.func)
     if kind == SILU:
         if told and all(item == (SILU, False) for item in told):
             return Activation(kind, argument)
         condition = f"type({text}).__name__ in {_SILU_CLASSES[:2]!r}".replace("'", '"')
-        return Activation(kind, argument, conditions=(condition,), notes=(f"{text} is chosen by the configuration",))
+        return Activation(
+            kind, argument, conditions=(condition,), notes=(f"{text} is chosen by the configuration",)
+        )
     known = [item for item in told if item is not None and item[0] == GELU]
     if told and len(known) == len(told) and len({item[1] for item in known}) == 1:
         return Activation(kind, argument, known[0][1])
     tanh = _default_form(place, name)
-    classes = tuple(item for item, form in _GELU_CLASSES.items() if form is tanh and item != "PytorchGELUTanh")
+    classes = tuple(
+        item for item, form in _GELU_CLASSES.items() if form is tanh and item != "PytorchGELUTanh"
+    )
     wanted = ", ".join(f'"{item}"' for item in classes if item != "GELU")
-    condition = f"type({text}).__name__ in ({wanted},)" if "," not in wanted else f"type({text}).__name__ in ({wanted})"
+    condition = (
+        f"type({text}).__name__ in ({wanted},)"
+        if "," not in wanted
+        else f"type({text}).__name__ in ({wanted})"
+    )
     return Activation(kind, argument, tanh, (condition,), (f"{text} is chosen by the configuration",))
 
 
-def _form_of(side: Value) -> tuple[str, bool] | None:
+def form_of(side: Value) -> tuple[str, bool] | None:
     """(kind, tanh) of what __init__ builds; None where it is not told by the code."""
     if side.op == "call":
         last = side.name.rpartition(".")[2]

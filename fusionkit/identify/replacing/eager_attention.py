@@ -46,7 +46,10 @@ def replace_eager_attention(place: Place) -> Change:
     start = place.start(nodes)
     tensors = [start.operand(item) for item in (query, key, values)]
     lines: list[str] = []
-    named = [_named(place, item, word, lines) for item, word in zip(tensors, ("query", "key", "value"), strict=True)]
+    named = [
+        _named(place, item, word, lines)
+        for item, word in zip(tensors, ("query", "key", "value"), strict=True)
+    ]
     scale, scale_names = _scale(start, scores)
     operands = Operands(*named, "BNSD", scale)
     mask, mask_names = _mask(place, start, scores, operands, lines)
@@ -180,7 +183,10 @@ def _without_dropout(place: Place, drop: Value) -> str:
         return f"(not self.training or {place.text(node.func)}.p == 0)"
     if not isinstance(node, ast.Call):
         raise Unfit("the dropout is not called")
-    rate = next((item.value for item in node.keywords if item.arg == "p"), node.args[1] if len(node.args) > 1 else None)
+    rate = next(
+        (item.value for item in node.keywords if item.arg == "p"),
+        node.args[1] if len(node.args) > 1 else None,
+    )
     training = next((item.value for item in node.keywords if item.arg == "training"), None)
     if rate is None:
         raise Unfit("the dropout's rate is not given")
@@ -199,7 +205,12 @@ def _weights(place: Place, nodes: list[ast.expr]) -> frozenset[str]:
             written |= names(held)[1]
     found = set()
     for item in ast.walk(place.unit.node):
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and item.lineno > last and item.id in written - result:
+        if (
+            isinstance(item, ast.Name)
+            and isinstance(item.ctx, ast.Load)
+            and item.lineno > last
+            and item.id in written - result
+        ):
             if not isinstance(place.statements.parent(item), _PASSED):
                 raise Unfit(f"{item.id} is worked on after the attention, and the op does not give it")
             found.add(item.id)

@@ -32,7 +32,9 @@ class ExpertLoop:
 
 def expert_loop(function: ast.AST, node: ast.AST) -> ExpertLoop:
     """The loop that `node` stands in. Raises Unfit where it is not one over the experts that were hit."""
-    loop = next((item for item in ast.walk(function) if isinstance(item, ast.For) and _is_in(node, item)), None)
+    loop = next(
+        (item for item in ast.walk(function) if isinstance(item, ast.For) and _is_in(node, item)), None
+    )
     if loop is None:
         raise Unfit("the experts are not computed in a loop over them")
     if not isinstance(loop.target, ast.Name) or loop.orelse:
@@ -52,7 +54,11 @@ def expert_loop(function: ast.AST, node: ast.AST) -> ExpertLoop:
         raise Unfit("the tokens of an expert are not chosen by torch.where over a mask")
     slot, token, mask = chosen
     gather = _gathers(body[-1], token) if body else None
-    if gather is None or not isinstance(gather.func, ast.Attribute) or not isinstance(gather.func.value, ast.Name):
+    if (
+        gather is None
+        or not isinstance(gather.func, ast.Attribute)
+        or not isinstance(gather.func.value, ast.Name)
+    ):
         raise Unfit("the results of the experts are not gathered by index_add_")
     routing = _routing(function, mask)
     return ExpertLoop(loop, expert, token, slot, tuple(body), gather, spare, routing, gather.func.value.id)
@@ -89,13 +95,21 @@ def _chosen(item: ast.stmt, expert: str) -> tuple[str, str, str] | None:
     """(slots, tokens, mask) of `top_k_pos, token_idx = torch.where(expert_mask[expert_idx])`."""
     if isinstance(item, ast.With) and len(item.body) == 1:
         item = item.body[0]
-    if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call) or not isinstance(item.targets[0], ast.Tuple):
+    if (
+        not isinstance(item, ast.Assign)
+        or not isinstance(item.value, ast.Call)
+        or not isinstance(item.targets[0], ast.Tuple)
+    ):
         return None
     made, targets = item.value, item.targets[0].elts
     if not ast.unparse(made.func).endswith("torch.where") or len(made.args) != 1 or len(targets) != 2:
         return None
     held = made.args[0]
-    if not isinstance(held, ast.Subscript) or not isinstance(held.value, ast.Name) or ast.unparse(held.slice) != expert:
+    if (
+        not isinstance(held, ast.Subscript)
+        or not isinstance(held.value, ast.Name)
+        or ast.unparse(held.slice) != expert
+    ):
         return None
     if not all(isinstance(target, ast.Name) for target in targets):
         return None
@@ -105,7 +119,11 @@ def _chosen(item: ast.stmt, expert: str) -> tuple[str, str, str] | None:
 def _gathers(item: ast.stmt, token: str) -> ast.Call | None:
     """final.index_add_(0, token_idx, states)."""
     call = item.value if isinstance(item, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "index_add_":
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "index_add_"
+    ):
         return None
     return call if len(call.args) == 3 and ast.unparse(call.args[1]) == token else None
 
@@ -114,7 +132,9 @@ def _routing(function: ast.AST, mask: str) -> ast.expr:
     """What the mask was made of by one_hot, its axes turned to (expert, slot, token)."""
     routing, turned = None, False
     for item in ast.walk(function):
-        if isinstance(item, ast.Assign) and any(isinstance(t, ast.Name) and t.id == mask for t in item.targets):
+        if isinstance(item, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == mask for t in item.targets
+        ):
             text = ast.unparse(item.value)
             turned = turned or "permute(2, 1, 0)" in text
             made = next((c for c in ast.walk(item.value) if isinstance(c, ast.Call)

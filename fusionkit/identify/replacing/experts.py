@@ -24,7 +24,9 @@ def replace_experts(place: Place) -> list[Change]:
     block = place.statements.block(loop.node)
     first = next(index for index, item in enumerate(block) if item is loop.node)
     read = names(loop.node)[0]
-    parts = [item for item in block[:first] if names(item)[1] & read and not isinstance(item, (ast.If, ast.For))]
+    parts = [
+        item for item in block[:first] if names(item)[1] & read and not isinstance(item, (ast.If, ast.For))
+    ]
     state = _Fused(place, loop)
     return [
         Change(
@@ -45,7 +47,8 @@ class _Fused:
         self.tokens, self._gathered = self._states()
         self.weights = self._routing_weights()
         self.permuted, self.order, self.counts, self.dtype = (
-            place.fresh(name) for name in ("permuted_states", "sorted_indices", "expert_counts", "compute_dtype")
+            place.fresh(name)
+            for name in ("permuted_states", "sorted_indices", "expert_counts", "compute_dtype")
         )
         self.indices, self.probs = place.fresh("expert_indices"), place.fresh("expert_weights")
         self.stack = ""
@@ -92,7 +95,11 @@ class _Fused:
         found: dict[int, str] = {}
         for node in self._weightings():
             product = self.place.statements.parent(node)
-            if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult) or product.right is not node:
+            if (
+                not isinstance(product, ast.BinOp)
+                or not isinstance(product.op, ast.Mult)
+                or product.right is not node
+            ):
                 raise Unfit("the routing weights are not laid on the experts' results by a product")
             found[id(product)] = self.place.statements.rewritten(product.left, texts, "")
         return found
@@ -102,11 +109,23 @@ class _Fused:
         texts: dict[int, str] = {}
         for item in self.loop.body:
             for node in ast.walk(item):
-                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("linear") and len(node.args) > 1:
+                if (
+                    isinstance(node, ast.Call)
+                    and ast.unparse(node.func).endswith("linear")
+                    and len(node.args) > 1
+                ):
                     self._linear(node, texts)
-                elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and self._of_expert(node.right):
+                elif (
+                    isinstance(node, ast.BinOp)
+                    and isinstance(node.op, ast.MatMult)
+                    and self._of_expert(node.right)
+                ):
                     texts[id(node)] = self._grouped(node.left, self._of_expert(node.right), "", texts)
-                elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self._of_expert(node.right):
+                elif (
+                    isinstance(node, ast.BinOp)
+                    and isinstance(node.op, ast.Add)
+                    and self._of_expert(node.right)
+                ):
                     texts[id(node.right)] = self._bias(self._of_expert(node.right))
         if not self.stack:
             raise Unfit("no product with the stacked weights of the experts was found")
@@ -175,12 +194,18 @@ class _Fused:
     def _after(self, texts: dict[int, str]) -> list[str]:
         """The unpermutation in place of index_add_, in the dtype of what was gathered into."""
         states = self.loop.gather.args[2]
-        while isinstance(states, ast.Call) and isinstance(states.func, ast.Attribute) and states.func.attr == "to":
+        while (
+            isinstance(states, ast.Call)
+            and isinstance(states.func, ast.Attribute)
+            and states.func.attr == "to"
+        ):
             states = states.func.value
         text = self.place.statements.rewritten(states, texts, "")
         self._check(text)
         name = self.place.fresh("expert_states")
-        result = call("torch_npu.npu_moe_token_unpermute", name, self.order, f"probs={self.probs}.to({name}.dtype)")
+        result = call(
+            "torch_npu.npu_moe_token_unpermute", name, self.order, f"probs={self.probs}.to({name}.dtype)"
+        )
         return [f"{name} = {text}", *f"{self.loop.into} = {result}.to({self.tokens}.dtype)".split("\n")]
 
     def _written(self, item: ast.stmt, texts: dict[int, str]) -> list[str]:

@@ -41,13 +41,25 @@ def fused_call(operands: Operands, dtype: str, mask: str | None) -> str:
     tensors = [f"{name}.to({dtype}).contiguous()" for name in (operands.query, operands.key, operands.value)]
     heads = operands.size(operands.query, "N")
     told = [] if mask is None else [f"atten_mask={mask}"]
-    text = call("torch_npu.npu_fusion_attention", *tensors, heads, f'"{operands.layout}"', *told, f"scale={operands.scale}")
+    text = call(
+        "torch_npu.npu_fusion_attention",
+        *tensors,
+        heads,
+        f'"{operands.layout}"',
+        *told,
+        f"scale={operands.scale}",
+    )
     return f"{text}[0]"
 
 
 def expanded(operands: Operands, mask: str) -> str:
     """A mask of up to four dimensions as one of the shapes that the op takes: [B, N or 1, Sq, Sk]."""
-    sizes = (f"{operands.query}.shape[0]", "-1", operands.size(operands.query, "S"), operands.size(operands.key, "S"))
+    sizes = (
+        f"{operands.query}.shape[0]",
+        "-1",
+        operands.size(operands.query, "S"),
+        operands.size(operands.key, "S"),
+    )
     return f"{mask}.expand({', '.join(sizes)})"
 
 

@@ -102,9 +102,17 @@ def _of_whole(place: Place, gate: _Gate, split: Value) -> Change | None:
     if not isinstance(node, ast.Call):
         return None
     held = place.statements.parent(node)
-    is_unpacked = isinstance(held, ast.Assign) and held.value is node and isinstance(held.targets[0], ast.Tuple)
+    is_unpacked = (
+        isinstance(held, ast.Assign) and held.value is node and isinstance(held.targets[0], ast.Tuple)
+    )
     dim, sections = _split_arguments(split)
-    if not is_unpacked or dim is None or not isinstance(held, ast.Assign) or sections is None or not _is_half(split):
+    if (
+        not is_unpacked
+        or dim is None
+        or not isinstance(held, ast.Assign)
+        or sections is None
+        or not _is_half(split)
+    ):
         return None
     if any(isinstance(item, ast.Starred) for item in held.targets[0].elts) or len(held.targets[0].elts) != 2:  # type: ignore[attr-defined]
         return None
@@ -112,7 +120,9 @@ def _of_whole(place: Place, gate: _Gate, split: Value) -> Change | None:
         return None
     if _is_cast(gate) or place.statements.common([held, gate.product.node or held])[0] is None:
         return None
-    base = node.func.value if isinstance(node.func, ast.Attribute) and split.name == "method" else node.args[0]
+    base = (
+        node.func.value if isinstance(node.func, ast.Attribute) and split.name == "method" else node.args[0]
+    )
     texts: dict[ast.AST, str] = {}
     if isinstance(base, ast.Name) and not _is_rewritten(place, base.id, held, gate.product.node):
         name = base.id
@@ -208,5 +218,3 @@ def _call(place: Place, gate: _Gate, joined: str, dim: str, first: bool) -> str:
         told = ("approximate=1" if gate.told.tanh else "approximate=0", f"activate_left={first}")
         return call("torch_npu.npu_geglu", joined, dim, *told) + "[0]"
     return call("torch_npu.npu_swiglu", joined, dim)
-
-

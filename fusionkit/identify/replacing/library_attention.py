@@ -47,9 +47,13 @@ def replace_library_attention(place: Place) -> Change:
 
 
 def _arguments(node: ast.Call) -> dict[str, ast.expr]:
-    if any(isinstance(item, ast.Starred) for item in node.args) or any(item.arg is None for item in node.keywords):
+    if any(isinstance(item, ast.Starred) for item in node.args) or any(
+        item.arg is None for item in node.keywords
+    ):
         raise Unfit("the attention's arguments are handed over by * or **")
-    given = dict(zip(_SIGNATURE, node.args, strict=False)) | {item.arg or "": item.value for item in node.keywords}
+    given = dict(zip(_SIGNATURE, node.args, strict=False)) | {
+        item.arg or "": item.value for item in node.keywords
+    }
     unknown = set(given) - {*_SIGNATURE, *_CHOICES}
     if unknown:
         raise Unfit(f"the attention is given {' and '.join(sorted(unknown))}, which the op does not have")

@@ -118,4 +118,4 @@ def _place(part: Value) -> int:
     if inner.op == "part":
         return int(inner.name)
     last = inner.name.replace(" ", "").strip("()").rpartition(",")[2]
-    return 0 if last in ("::2", "0::2", "0") or last.startswith(":") and not last.startswith("::") else 1
+    return 0 if last in ("::2", "0::2", "0") or (last.startswith(":") and not last.startswith("::")) else 1

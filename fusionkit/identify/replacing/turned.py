@@ -31,7 +31,9 @@ def complex_product(place: Place) -> Turned:
         shaped = made.args[0]
         while shaped.op in ("contiguous",):
             shaped = shaped.args[0]
-        if shaped.op not in ("reshape", "view", "unflatten") or shaped.args[-1].number() != 2 and not _ends_in_two(shaped):
+        if shaped.op not in ("reshape", "view", "unflatten") or (
+            shaped.args[-1].number() != 2 and not _ends_in_two(shaped)
+        ):
             raise Unfit("the complex numbers are not made of neighbours")
         end = _end(place)
         nodes = [item.node for item in (place.value, made, shaped, end) if isinstance(item.node, ast.AST)]

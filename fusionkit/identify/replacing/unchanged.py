@@ -31,7 +31,7 @@ class _Without(ast.NodeTransformer):
     def __init__(self, lines: set[int]) -> None:
         self.lines = lines
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:  # noqa: N802 - ast names its visitors so
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """The original statements of an added branch; any other one as it is."""
         self.generic_visit(node)
         return node.orelse if node.lineno in self.lines else node

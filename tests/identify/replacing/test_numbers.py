@@ -29,9 +29,15 @@ def facade():
     return torch_npu
 
 
-def both(name: str, symbol: str, op: str, facade: object) -> tuple[types.ModuleType, types.ModuleType, list[str]]:
+def both(
+    name: str, symbol: str, op: str, facade: object
+) -> tuple[types.ModuleType, types.ModuleType, list[str]]:
     calls: list[str] = []
-    return importlib.import_module(name), twin(name, replaced(name, symbol, op).new_text, facade, calls), calls
+    return (
+        importlib.import_module(name),
+        twin(name, replaced(name, symbol, op).new_text, facade, calls),
+        calls,
+    )
 
 
 def draw(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -41,13 +47,19 @@ def draw(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 def close(one: torch.Tensor, other: torch.Tensor) -> None:
     assert one.dtype == other.dtype
     assert one.shape == other.shape
-    assert (one.float() - other.float()).abs().max() <= STEP[one.dtype] * max(1.0, one.float().abs().max().item())
+    assert (one.float() - other.float()).abs().max() <= STEP[one.dtype] * max(
+        1.0, one.float().abs().max().item()
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "symbol", "cls"),
-    [(LLAMA, "LlamaRMSNorm", "LlamaRMSNorm"), (T5, "T5LayerNorm", "T5LayerNorm"), (GEMMA, "Gemma2RMSNorm._norm", "Gemma2RMSNorm")],
+    [
+        (LLAMA, "LlamaRMSNorm", "LlamaRMSNorm"),
+        (T5, "T5LayerNorm", "T5LayerNorm"),
+        (GEMMA, "Gemma2RMSNorm._norm", "Gemma2RMSNorm"),
+    ],
 )
 def test_norms_agree(name, symbol, cls, dtype, facade):
     original, new, calls = both(name, symbol, "npu_rms_norm", facade)
@@ -72,7 +84,9 @@ def test_rotations_agree(name, batch, dtype, facade):
     original, new, calls = both(name, "apply_rotary_pos_emb", "npu_rotary_mul", facade)
     q, k = draw(batch, 4, 6, 16, dtype=dtype), draw(batch, 2, 6, 16, dtype=dtype)
     cos, sin = draw(batch, 6, 16, dtype=dtype), draw(batch, 6, 16, dtype=dtype)
-    for one, other in zip(original.apply_rotary_pos_emb(q, k, cos, sin), new.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+    for one, other in zip(
+        original.apply_rotary_pos_emb(q, k, cos, sin), new.apply_rotary_pos_emb(q, k, cos, sin), strict=True
+    ):
         close(one, other)
     assert calls == ["npu_rotary_mul"] * 2
 
@@ -133,7 +147,9 @@ def test_experts_agree(case, dtype, facade):
     original, new, calls = both(name, cls, "npu_grouped_matmul", facade)
     modules = [experts(module, cls, config, dtype) for module in (original, new)]
     x = draw(7, 16, dtype=dtype)
-    index = torch.tensor([[0, 1], [1, 4], [4, 0], [1, 0], [4, 1], [0, 4], [1, 4]])  # experts 2, 3 and 5 are empty
+    index = torch.tensor(
+        [[0, 1], [1, 4], [4, 0], [1, 0], [4, 1], [0, 4], [1, 4]]
+    )  # experts 2, 3 and 5 are empty
     weights = draw(7, 2, dtype=dtype).softmax(-1)
     with torch.no_grad():
         close(*(module(x, index, weights) for module in modules))
