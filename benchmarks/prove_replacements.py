@@ -94,12 +94,12 @@ SUBJECTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "SDPA attention": ("npu_fusion_attention", (
         (T + "aimv2.modeling_aimv2", "Aimv2AttentionPoolingHead"),
         (D + "attention_processor", "AttnProcessor2_0"),
-        (D + "attention_processor", "FluxAttnProcessor2_0"),
+        (D + "transformers.transformer_easyanimate", "EasyAnimateAttnProcessor2_0"),
         (D + "attention_processor", "JointAttnProcessor2_0"),
         (D + "transformers.transformer_flux", "FluxAttnProcessor"),
         (D + "transformers.transformer_wan", "WanAttnProcessor"),
         (D + "transformers.transformer_ltx", "LTXVideoAttnProcessor"),
-        (D + "transformers.transformer_mochi", "MochiAttnProcessor2_0"),
+        (D + "transformers.transformer_anyflow_far", "AnyFlowCrossAttnProcessor"),
     )),
     "MoE loop": ("npu_grouped_matmul", (
         (T + "mixtral.modeling_mixtral", "MixtralExperts"),
@@ -174,7 +174,7 @@ def prove_one(kind: str, op: str, module: str, symbol: str, folder: Path) -> dic
     problem = apply_diff(path, root, replacement, copy)
     target = copy / path.relative_to(root)
     return row | {
-        "verdict": str(proof.verdict), "reason": problem or proof.reason, "seconds": proof.seconds,
+        "verdict": "FAIL" if problem else str(proof.verdict), "reason": problem or proof.reason, "seconds": proof.seconds,
         "runs": len(proof.runs), "passing": sum(run.verdict is Verdict.PASS for run in proof.runs),
         "backward": any(run.training for run in proof.runs), "forced": list(proof.forced), "worst": worst(proof),
         "copy": None if problem else str(target), "site": asdict(site),

@@ -66,7 +66,7 @@ def build(module: ModuleType, setting: Setting) -> Built:
         draw_weights(owner.eval(), setting.generator)
         setting.width = _width(owner, setting)
     parameters = _parameters(called)
-    attention = _attention(module, called, parameters, setting) if _GIVEN in parameters else None
+    attention = _attention(module, parameters, setting) if _GIVEN in parameters else None
     return Built(
         owner,
         called if method or not isinstance(owner, nn.Module) else owner,
@@ -160,14 +160,20 @@ def _arguments(
 
 
 def _attention(
-    module: ModuleType, called: Any, parameters: Mapping[str, inspect.Parameter], setting: Setting
+    module: ModuleType, parameters: Mapping[str, inspect.Parameter], setting: Setting
 ) -> nn.Module:
     """The attention module that a processor is handed: of the annotated class."""
     annotation = parameters[_GIVEN].annotation
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    cls = vars(module).get(name.strip("\"'"), vars(module).get("Attention"))
-    if not inspect.isclass(cls):
-        raise MisuseError(f"no class {name or 'Attention'} for parameter attn of {type(called).__name__}")
+    held = {item: value for item, value in vars(module).items() if inspect.isclass(value)}
+    own = [
+        value
+        for value in held.values()
+        if value.__module__ == module.__name__ and value.__name__.endswith("Attention")
+    ]
+    cls = held.get(name.strip("\"'"), next(iter(own), held.get("Attention")))
+    if cls is None:
+        raise MisuseError(f"no attention class for parameter attn of {setting.site.symbol}")
     attention: nn.Module = _construct(cls, setting)[0]
     draw_weights(attention.eval(), setting.generator)
     return attention

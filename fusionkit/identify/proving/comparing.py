@@ -13,7 +13,8 @@ from fusionkit.errors import MisuseError
 from fusionkit.identify.proving.planning import Planned
 from fusionkit.identify.proving.proof import Figures, Run
 from fusionkit.identify.proving.running import Precision, Sides
-from fusionkit.numeric import Comparison, compare_outputs
+from fusionkit.numeric import Comparison, Tolerance, compare_outputs
+from fusionkit.numeric.comparison import join
 from fusionkit.verdict import Verdict
 
 CANCELLED = 0.5
@@ -21,6 +22,11 @@ CANCELLED = 0.5
 
 NOISE = 8.0
 """Such a gradient may be off by this factor of what the original is off."""
+
+
+GRADIENTS = Tolerance(min_cosine=0.99)
+"""Rows of gradients: sums over all rows of the inputs, of which bfloat16 keeps the direction less well than of an output
+(0.9992 of the original itself is common). Their errors are held to twice the original's like those of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,32 @@ def _compare(item: Ran, known: Mapping[str, tuple[float, float]]) -> Comparison 
     expected, actual = (
         {n: v for n, v in part.items() if n not in noisy} for part in (sides.expected, sides.actual)
     )
-    reference = None if sides.reference is None else {n: sides.reference.get(n) for n in expected}
     try:
-        return compare_outputs(expected, actual, reference=reference, name="", original_ulps=known)
+        return _by_kind(expected, actual, sides.reference, known)
     except MisuseError as error:
         return Comparison("", Verdict.INCONCLUSIVE, str(error))
+
+
+def _by_kind(
+    expected: Mapping[str, Any],
+    actual: Mapping[str, Any],
+    reference: Mapping[str, Any] | None,
+    known: Mapping[str, tuple[float, float]],
+) -> Comparison:
+    """Outputs and gradients, each held to its own tolerance."""
+    compared: list[Comparison] = []
+    for gradients, tolerance in ((False, Tolerance()), (True, GRADIENTS)):
+        mine, theirs = (
+            {n: v for n, v in side.items() if n.startswith("gradient") is gradients}
+            for side in (expected, actual)
+        )
+        truth = None if reference is None else {n: reference.get(n) for n in mine}
+        if mine or theirs:
+            told = compare_outputs(
+                mine, theirs, reference=truth, tolerance=tolerance, name="", original_ulps=known
+            )
+            compared += told.outputs or (told,)
+    return join("", compared)
 
 
 def _cancelled(sides: Sides) -> dict[str, bool]:
