@@ -57,10 +57,9 @@ _EN: dict[str, tuple[str, ...]] = {
         "Model code given? A profile from before the replacement?",
         "{files} files; profile: {profile}",
     ),
-    "scanned": ("Every common op scanned for, in every file?", "{ops} ops, {files} files read, {failed} not"),
-    "searched": (
-        "Fused implementations in the repository searched for?",
-        "{uses} uses of torch_npu ops found",
+    "scanned": (
+        "常用融合算子清单逐个扫了吗？仓库内已有融合实现搜过了吗？",
+        "{ops} 类算子；已读 {files} 个文件，{failed} 个未能读取；仓库内 {uses} 处 torch_npu 算子调用",
     ),
     "api": (
         "Signatures and constraints looked up, not remembered?",
