@@ -58,8 +58,8 @@ _EN: dict[str, tuple[str, ...]] = {
         "{files} files; profile: {profile}",
     ),
     "scanned": (
-        "常用融合算子清单逐个扫了吗？仓库内已有融合实现搜过了吗？",
-        "{ops} 类算子；已读 {files} 个文件，{failed} 个未能读取；仓库内 {uses} 处 torch_npu 算子调用",
+        "Every common op scanned for, and the repository for fused implementations?",
+        "{ops} ops; {files} files read, {failed} not; {uses} uses of torch_npu ops in the repository",
     ),
     "api": (
         "Signatures and constraints looked up, not remembered?",
@@ -81,7 +81,7 @@ _ZH: dict[str, tuple[str, ...]] = {
     "given": ("给的是模型代码？有没有替换前的 profiling 数据？", "{files} 个文件；profile：{profile}"),
     "scanned": (
         "常用融合算子清单逐个扫了吗？仓库内已有融合实现搜过了吗？",
-        "{ops} 类算子；已读 {files} 个文件，{failed} 个未能读取；找到 {uses} 处 torch_npu 算子调用",
+        "{ops} 类算子；已读 {files} 个文件，{failed} 个未能读取；仓库内 {uses} 处 torch_npu 算子调用",
     ),
     "api": (
         "API 的签名/约束是查来的而非凭记忆吗？",
