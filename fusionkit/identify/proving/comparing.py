@@ -24,9 +24,10 @@ NOISE = 8.0
 """Such a gradient may be off by this factor of what the original is off."""
 
 
-GRADIENTS = Tolerance(min_cosine=0.99)
-"""Rows of gradients: sums over all rows of the inputs, of which bfloat16 keeps the direction less well than of an output
-(0.9992 of the original itself is common). Their errors are held to twice the original's like those of outputs."""
+GRADIENTS = Tolerance(k=4.0, min_cosine=0.99)
+"""For gradients. They are sums over all rows of which much cancels: between two right implementations the largest
+error in bfloat16 differs by more than 2, and the original's own rows have cosines down to 0.999. A defect is thousands
+of ulps in the float32 runs, whose limit is no wider for that."""
 
 
 @dataclass(frozen=True, slots=True)

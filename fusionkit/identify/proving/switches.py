@@ -60,3 +60,26 @@ class Switches:
 def _tests(text: str) -> list[ast.expr]:
     """The tests of every `if` and conditional expression."""
     return [node.test for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.If, ast.IfExp))]
+
+
+def rewritten_symbol(symbol: str, original_text: str, new_text: str) -> str:
+    """What has to be called so that the rewritten code runs: the class, where another of its methods was rewritten."""
+    name, _, method = symbol.partition(".")
+    old, new = (_methods(text, name) for text in (original_text, new_text))
+    if not method or old.get(method) != new.get(method):
+        return symbol
+    changed = [item for item in new if item in old and new[item] != old[item]]
+    return name if any(item in ("forward", "__call__") for item in changed) else symbol
+
+
+def _methods(text: str, name: str) -> dict[str, str]:
+    """Method -> its syntax tree as text, for the class `name`."""
+    classes = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return {
+        item.name: ast.dump(item)
+        for node in classes
+        for item in node.body
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }

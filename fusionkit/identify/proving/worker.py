@@ -24,7 +24,7 @@ from fusionkit.identify.proving.modules import RecordingFacade, import_original,
 from fusionkit.identify.proving.planning import Planned, plan
 from fusionkit.identify.proving.proof import Proof, Run, severity
 from fusionkit.identify.proving.running import Precision, run_sides
-from fusionkit.identify.proving.switches import Switches
+from fusionkit.identify.proving.switches import Switches, rewritten_symbol
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
 from fusionkit.npu.target import use_target
@@ -71,7 +71,8 @@ def _prove(
         original = import_original(path)
         source = SourceFile(path, path.read_text("utf-8"))
         tell("the original code is built")
-        planned = plan(site, original, source, seed)
+        called = replace(site, symbol=rewritten_symbol(site.symbol, source.text, new_text))
+        planned = plan(called, original, source, seed)
     except USER_CODE_ERRORS as error:
         told = str(error).partition("\n")[0] if type(error).__name__ == "MisuseError" else one_line(error)
         return ended(Verdict.INCONCLUSIVE, told or one_line(error))
