@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from rewriting import installed, rewritten, site_of
+from hand_written_replacements import installed, rewritten, site_of
 
 from fusionkit.identify.proving import Proof, prove_file
 from fusionkit.verdict import Verdict
