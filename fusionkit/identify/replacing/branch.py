@@ -137,7 +137,8 @@ def _check_lines(statements: Statements, run: list[ast.stmt]) -> None:
 
 
 def _first_line(item: ast.stmt) -> int:
-    return min([item.lineno, *(node.lineno for node in getattr(item, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(item, "decorator_list", [])
+    return min([item.lineno, *(node.lineno for node in decorators)])
 
 
 def _written(

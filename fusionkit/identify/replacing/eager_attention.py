@@ -51,7 +51,7 @@ def replace_eager_attention(place: Place) -> Change:
         for item, word in zip(tensors, ("query", "key", "value"), strict=True)
     ]
     scale, scale_names = _scale(start, scores)
-    operands = Operands(*named, "BNSD", scale)
+    operands = Operands(named[0], named[1], named[2], "BNSD", scale)
     mask, mask_names = _mask(place, start, scores, operands, lines)
     dtype = place.fresh("compute_dtype")
     lines += dtype_lines(place, operands, dtype)
@@ -70,7 +70,7 @@ def _attention(place: Place) -> _Attention:
     value = place.value
     if value.op != "matmul" or len(value.args) != 2:
         raise Unfit("the weighted sum of values is not written as a matmul")
-    drops, casts, item = [], [], value.args[0]
+    drops, casts, item = list[Value](), list[Value](), value.args[0]
     for _ in range(8):
         if item.op == "softmax":
             _check_last_dim(item)

@@ -32,7 +32,7 @@ def replace_library_attention(place: Place) -> Change:
     scale = place.text(given["scale"]) if _is_given(given, "scale") else f"{names[0]}.shape[-1] ** -0.5"
     if isinstance(given.get("scale"), (ast.Name, ast.Attribute)):
         scale = f"{names[0]}.shape[-1] ** -0.5 if {scale} is None else {scale}"
-    operands = Operands(*names, "BSND" if is_dispatch else "BNSD", scale)
+    operands = Operands(names[0], names[1], names[2], "BSND" if is_dispatch else "BNSD", scale)
     dtype, mask = place.fresh("compute_dtype"), _mask(place, given, operands, lines)
     lines += dtype_lines(place, operands, dtype)
     conditions = (*_rank(given), *_dropout(place, given), *_chosen(place, given))

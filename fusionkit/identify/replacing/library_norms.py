@@ -8,6 +8,7 @@ from fusionkit.identify.replacing.place import Place, call
 from fusionkit.identify.replacing.replacement import Change, Unfit
 from fusionkit.identify.replacing.statements import Statements
 from fusionkit.identify.rules.unit import Unit
+from fusionkit.identify.source.files import SourceClass
 from fusionkit.identify.source.values import sides
 
 _OP = "torch_npu.npu_rms_norm"
@@ -39,37 +40,40 @@ def _argument(node: ast.Call, index: int, keyword: str) -> ast.expr | None:
     return next((item.value for item in node.keywords if item.arg == keyword), None)
 
 
-def calls_of_norms(unit: Unit, statements: Statements) -> list[Change]:
-    """The changes for calls self.norm(x) in one method of a class whose self.norm is an nn.RMSNorm."""
+def calls_of_norms(unit: Unit, statements: Statements, cls: SourceClass) -> list[Change]:
+    """The changes in one function for calls of the nn.RMSNorm modules that `cls` builds.
+
+    self.norm(x) in a method of the class, and attn.norm(x) in the class of a processor that is handed the object.
+    """
+    norms = _norms(cls)
     found = []
-    place_of = {name for name, held in _norms(unit).items() if held}
-    for value in unit.of("module"):
+    for value in unit.of("module", "call_method"):
         node = value.node
-        if (
-            value.name in place_of
-            and isinstance(node, ast.Call)
-            and len(node.args) == 1
-            and not node.keywords
-        ):
-            place = Place(unit, statements, value, frozenset())
-            module = statements.source(node.func)
-            x = place.tight(node.args[0])
-            text = call(_OP, x, f"{module}.weight.float()", f"epsilon={module}.eps") + "[0]"
+        own = value.op == "module" and unit.cls is not None and unit.cls.name == cls.name
+        handed = value.op == "call_method" and value.args[0].op == "param" and value.args[0].name == "attn"
+        if value.name not in norms or not (own or handed) or not isinstance(node, ast.Call):
+            continue
+        if len(node.args) == 1 and not node.keywords:
             found.append(
-                Change(
-                    place.put(node, text),
-                    conditions=(f"{module}.eps is not None", f"{module}.weight is not None"),
-                    notes=(_SHAPE, "hooks on the norm module do not run in the fused branch"),
-                )
+                _of_call(Place(unit, statements, value, frozenset()), node, norms[value.name] and own)
             )
     return found
 
 
-def _norms(unit: Unit) -> dict[str, bool]:
-    """Attribute -> whether __init__ gives it an nn.RMSNorm and nothing else but None or an identity."""
-    if unit.cls is None:
-        return {}
-    return {
-        name: any(side.op == "call" and side.name == "torch.nn.RMSNorm" for side in sides(held))
-        for name, held in unit.cls.attributes.items()
+def _of_call(place: Place, node: ast.Call, surely: bool) -> Change:
+    module, x = place.text(node.func), place.tight(node.args[0])
+    asked = () if surely else (f"isinstance({module}, {place.in_function('nn.RMSNorm')})",)
+    return Change(
+        place.put(node, call(_OP, x, f"{module}.weight.float()", f"epsilon={module}.eps") + "[0]"),
+        conditions=(*asked, f"{module}.eps is not None", f"{module}.weight is not None"),
+        notes=(_SHAPE, "hooks on the norm module do not run in the fused branch"),
+    )
+
+
+def _norms(cls: SourceClass) -> dict[str, bool]:
+    """Attribute that __init__ may give an nn.RMSNorm -> whether it gives it nothing else."""
+    built = {
+        name: [side.op == "call" and side.name == "torch.nn.RMSNorm" for side in sides(held)]
+        for name, held in cls.attributes.items()
     }
+    return {name: all(told) for name, told in built.items() if any(told)}

@@ -10,10 +10,16 @@ from fusionkit.identify.rules.unit import Unit
 
 
 def calls_of_class(unit: Unit, statements: Statements, symbol: str) -> list[Change]:
-    """The changes in one method of a class for the norms of the site `symbol` that it calls."""
-    _, _, helper = symbol.partition(".")
+    """The changes in one method for the norms of the site `symbol` that it calls."""
+    name, _, helper = symbol.partition(".")
     if not helper:
-        return calls_of_norms(unit, statements)
-    if unit.cls is None or unit.node.name != "forward" or helper not in unit.cls.methods:
+        cls = unit.file.classes.get(name)
+        return [] if cls is None else calls_of_norms(unit, statements, cls)
+    if (
+        unit.cls is None
+        or unit.cls.name != name
+        or unit.node.name != "forward"
+        or helper not in unit.cls.methods
+    ):
         return []
     return calls_of_helper(unit, statements, unit.cls.methods[helper])

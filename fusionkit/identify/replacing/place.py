@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusionkit.identify.replacing.operands import Start, grouped
@@ -32,7 +33,7 @@ class Place:
             return {held: f"{ast.unparse(held.target)} = {text}"}
         return {node: text}
 
-    def start(self, parts: list[ast.AST]) -> Start:
+    def start(self, parts: Sequence[ast.AST]) -> Start:
         """The point before the statements that `parts` stand in."""
         block, first, _ = self.statements.common(parts)
         return Start(self.unit, self.statements, block, first)

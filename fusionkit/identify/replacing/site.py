@@ -72,13 +72,13 @@ def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
 
 
 def _belongs(unit: Unit, site: Site) -> bool:
-    """Whether a function is the site's, or may call what the site's class builds."""
-    return unit.symbol == site.symbol or (
-        site.op in CALLS
-        and unit.runs
-        and unit.cls is not None
-        and unit.cls.name == site.symbol.partition(".")[0]
-    )
+    """Whether a function is the site's, or may call what the site's class builds: as its method, or handed as attn."""
+    if unit.symbol == site.symbol:
+        return True
+    if site.op not in CALLS or not unit.runs or unit.cls is None:
+        return False
+    handed = any(item.arg == "attn" for item in unit.node.args.args)
+    return handed or unit.cls.name == site.symbol.partition(".")[0]
 
 
 def _edits_of(unit: Unit, site: Site) -> tuple[list[Edit], dict[str, None], dict[str, None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fusionkit.identify.replacing.replacement import Unfit
 from fusionkit.identify.source.evaluate import FunctionNode
@@ -70,7 +70,7 @@ class Statements:
         ]
         return [first, *around]
 
-    def common(self, nodes: list[ast.AST]) -> tuple[Block, int, int]:
+    def common(self, nodes: Sequence[ast.AST]) -> tuple[Block, int, int]:
         """The smallest run of whole statements of one block that holds all nodes: (block, first, last)."""
         chains = [self.chain(node) for node in nodes]
         for candidate in chains[0]:
@@ -133,7 +133,7 @@ class Statements:
 
 def names(node: ast.AST) -> tuple[set[str], set[str]]:
     """(names read, names written) in a statement or expression; what an inner function reads counts as read."""
-    read, written = set(), set()
+    read, written = set[str](), set[str]()
     for item in ast.walk(node):
         if isinstance(item, ast.Name):
             (read if isinstance(item.ctx, ast.Load) else written).add(item.id)

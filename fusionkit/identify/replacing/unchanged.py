@@ -20,9 +20,17 @@ def check_original(file: SourceFile, new_text: str, edits: list[Edit], after: in
         at.add(edit.first + shift)
         shift += len(edit.lines) - (edit.last - edit.first + 1)
     tree.body = [node for node in tree.body if not after < node.lineno <= after + len(head)]
-    without = _Without(at).visit(tree)
-    if ast.dump(without) != ast.dump(file.tree):
-        raise Unfit("the original code would not survive as the else branch")
+    if len(tree.body) != len(file.tree.body):
+        raise Unfit("the replacement would change the statements of the module")
+    remove = _Without(at)
+    for old, new in zip(file.tree.body, tree.body, strict=True):
+        if _is_edited(old, edits) and ast.dump(remove.visit(new)) != ast.dump(old):
+            raise Unfit("the original code would not survive as the else branch")
+
+
+def _is_edited(node: ast.stmt, edits: list[Edit]) -> bool:
+    """Whether an edit lies in a top-level statement; the lines of all others are the same bytes."""
+    return any(node.lineno <= edit.last and edit.first <= (node.end_lineno or node.lineno) for edit in edits)
 
 
 class _Without(ast.NodeTransformer):
