@@ -31,9 +31,9 @@ class Planned:
     arguments: Mapping[str, Any]
 
     @property
-    def first_length(self) -> bool:
-        """Whether this is the length at which autocast is tried too."""
-        return (self.setting.batch, self.setting.length) == LENGTHS[0]
+    def under_autocast(self) -> bool:
+        """Whether autocast is tried too: with a batch of two and of one, as ops broadcast differently then."""
+        return (self.setting.batch, self.setting.length) in LENGTHS[:2]
 
     @property
     def unread(self) -> tuple[int, int]:
