@@ -310,6 +310,55 @@ def test_experts():
     }
 
 
+def test_experts_in_other_spellings():
+    code = """
+    class Batched(nn.Module):
+        def __init__(self, config):
+            self.w = nn.Parameter(torch.randn(config.n_experts, config.hidden, config.width) * 0.02)
+
+        def forward(self, x):
+            return torch.bmm(x, self.w)
+
+    class TinyMoE(nn.Module):
+        def __init__(self, count, hidden, width):
+            self.w = nn.Parameter(torch.empty(count, hidden, width))
+
+        def forward(self, x):
+            return torch.einsum("ebd,edh->ebh", x, self.w)
+
+    class Listed(nn.Module):
+        def __init__(self, count):
+            self.expert_layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(count)])
+
+        def forward(self, x, weights):
+            for place, layer in enumerate(self.expert_layers):
+                x = x + layer(x) * weights[place]
+            return x
+
+    class Heads(nn.Module):
+        def __init__(self, count, hidden, width):
+            self.w = nn.Parameter(torch.empty(count, hidden, width))
+
+        def forward(self, x):
+            return torch.bmm(x, self.w)
+    """
+    told = found(code)
+    assert {symbol for symbol, ops in told.items() if "npu_grouped_matmul" in ops} == {
+        "Batched",
+        "TinyMoE",
+        "Listed",
+    }
+
+
+def test_a_selection_ends_what_was_masked():
+    code = """
+    def route(scores, mask):
+        chosen = scores.masked_fill(~mask, -1e9).topk(2).values
+        return F.softmax(chosen, -1)
+    """
+    assert found(code) == {}
+
+
 def test_an_addition_before_a_norm():
     code = """
     class Norm(nn.Module):

@@ -61,21 +61,34 @@ def _is_of_stacked(unit: Unit, value: Value) -> bool:
 
 
 def _stack(unit: Unit, value: Value) -> bool:
-    """Whether an attribute holds a parameter of three dimensions, the first of which counts experts."""
+    """Whether an attribute holds a parameter of three dimensions, one for each expert."""
     value = peel(value)
     if value.op != "attr" or value.args[0].name != "self":
         return False
     for side in sides(unit.built(value.name) or value):
         if side.op == "call" and side.name.endswith("Parameter") and side.args:
-            sizes = _sizes(side.args[0])
-            if len(sizes) == 3 and find(sizes[0], lambda item: "expert" in named(item), 3) is not None:
+            made = find(side.args[0], _is_made, 3)
+            sizes = () if made is None else _sizes(made)
+            if len(sizes) == 3 and (_of_experts(unit) or find(sizes[0], _counts_experts, 3) is not None):
                 return True
     return False
 
 
+def _is_made(value: Value) -> bool:
+    return value.op in ("empty", "zeros", "ones") or value.name in ("torch.Tensor", "torch.randn", "torch.rand")
+
+
+def _counts_experts(value: Value) -> bool:
+    return "expert" in named(value).lower()
+
+
+def _of_experts(unit: Unit) -> bool:
+    """Whether the class calls itself one of experts."""
+    name = "" if unit.cls is None else unit.cls.name
+    return "expert" in name.lower() or "MoE" in name or "MOE" in name
+
+
 def _sizes(made: Value) -> tuple[Value, ...]:
-    if made.op not in ("empty", "zeros", "ones", "randn", "call"):
-        return ()
     return made.args[0].args if made.args and made.args[0].op == "tuple" else made.args
 
 
@@ -98,7 +111,7 @@ def _is_expert_call(value: Value) -> bool:
             if inner.op == "getitem" and not _in_loop(inner.args[1]) and inner.args[1].op != "call":
                 return False
             inner = inner.args[0]
-    return inner is not target and inner.op in ("attr", "param") and "experts" in inner.name
+    return inner is not target and inner.op in ("attr", "param") and "expert" in inner.name
 
 
 def _hazards(unit: Unit) -> frozenset[str]:

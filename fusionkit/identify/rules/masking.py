@@ -7,6 +7,20 @@ from collections.abc import Iterator
 from fusionkit.identify.rules.unit import Found, Unit, indices, is_boolean, named
 from fusionkit.identify.source.values import PASSED, Value, find, peel, sides
 
+# Behind these the tensor is another one than the scores: a product, what a submodule gives, a selection or a mean.
+_SCORES_END = (
+    "matmul",
+    "einsum",
+    "call",
+    "module",
+    "param",
+    "topk",
+    "mean",
+    "gather",
+    "sort",
+    "index_select",
+)
+
 
 def find_masked_softmaxes(unit: Unit) -> Iterator[Found]:
     """A softmax over scores that a mask was laid on before."""
@@ -36,7 +50,7 @@ def trail(scores: Value, depth: int = 14) -> Iterator[Value]:
         below = []
         for value in front:
             yield value
-            if value.op in ("matmul", "einsum", "call", "module", "param"):
+            if value.op in _SCORES_END:
                 continue
             for arg in value.args:
                 if id(arg) not in seen:
