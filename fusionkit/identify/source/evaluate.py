@@ -80,7 +80,7 @@ class _Run:
         match node:
             case ast.If():
                 self.value(node.test, env)
-                self.branches([node.body, node.orelse], env)
+                self.branches([node.body, node.orelse], env, node.test)
             case ast.For() | ast.AsyncFor():
                 self.loop(node, env)
             case ast.While():
@@ -127,24 +127,26 @@ class _Run:
         ):
             env[called.value.id] = value
 
-    def branches(self, bodies: Sequence[Sequence[ast.stmt]], env: Environment) -> None:
+    def branches(
+        self, bodies: Sequence[Sequence[ast.stmt]], env: Environment, test: ast.expr | None = None
+    ) -> None:
         ends = []
         for body in bodies:
             branch = dict(env)
             self.block(body, branch)
             if not _leaves(body):
                 ends.append(branch)
-        self.join(ends or [env], env)
+        self.join(ends or [env], env, test if len(ends) == len(bodies) else None)
 
-    def join(self, ends: Sequence[Environment], env: Environment) -> None:
-        """After branches a name holds either branch's value."""
+    def join(self, ends: Sequence[Environment], env: Environment, test: ast.expr | None = None) -> None:
+        """After branches a name holds either branch's value; `test` decides for the first, where an `if` does."""
         names = {name for end in ends for name in end}
         for name in names:
             told = list(dict.fromkeys(end[name] for end in ends if name in end))
             if len(told) == 1:
                 env[name] = told[0]
             else:
-                merged = Value("either", tuple(told), name, node=told[0].node)
+                merged = Value("either", tuple(told), name, node=told[0].node if test is None else test)
                 self.expressions.made.append(merged)
                 env[name] = merged
 

@@ -11,8 +11,9 @@ class Value:
 
     `op` is a tensor op in torch's own word ("mul", "rsqrt", "softmax", ...) or one of: "param", "const", "attr",
     "getitem", "setitem", "call", "module" (a call of a submodule, `name` says which), "either" (a value that depends
-    on a branch), "tuple", "loop" (what a loop variable holds), "opaque". `name` holds what the op alone does not say:
-    the name of a parameter, attribute or callee, the text of a constant or of an index. `node`: where it stands.
+    on a branch; with two arguments and an expression as `node`, that expression chooses the first), "tuple", "loop"
+    (what a loop variable holds), "opaque". `name` holds what the op alone does not say: the name of a parameter,
+    attribute or callee, the text of a constant or of an index. `node`: where it stands.
     """
 
     __slots__ = ("args", "kwargs", "label", "name", "node", "op")
