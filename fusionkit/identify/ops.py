@@ -56,6 +56,7 @@ HAZARDS: dict[str, str] = {
     "rope_partial": "only part of the head is rotated: slice, rotate, concatenate",
     "rope_half_width_cos_sin": "cos and sin have half the width: the op needs the full one",
     "rope_per_batch_cos_sin": "cos and sin have a batch dimension: check the broadcast form",
+    "rope_reversed": "turns the other way than the op does: hand it minus sin",
     "rope_2d": "several position axes share the head dimension",
     "gqa": "fewer key and value heads: do not repeat them, the op does",
     "mask_additive": "the mask is added: the op wants a boolean one, True drops (or pse, before the scale)",

@@ -169,6 +169,10 @@ ROTATIONS = {
         {"rope_per_batch_cos_sin"},
     ),
     "neighbours": ("return q * cos + rotate_pairs(q) * sin", {"rope_interleave"}),
+    "backwards": (
+        "a, b = q.chunk(2, -1)\nreturn q * cos + torch.cat((b, -a), -1) * sin",
+        {"rope_reversed"},
+    ),
     "float32": (
         "d = q.dtype\nq = q.float()\nreturn (q * cos + rotate_half(q) * sin).to(dtype=d)",
         {"dtype_order"},

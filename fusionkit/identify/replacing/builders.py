@@ -53,6 +53,7 @@ REFUSED_HAZARDS: dict[str, dict[str, str]] = {
     "npu_add_rms_norm": {
         "one_plus_weight": "npu_add_rms_norm takes a weight of the input's dtype, to which 1 + weight would be rounded",
     },
+    "npu_rotary_mul": {"rope_reversed": "the rotation turns the other way than the op's"},
     "npu_fusion_attention": {
         "sinks": "the softmax holds attention sinks, which the op of this form leaves out",
         "alibi": "ALiBi is added to the scores",

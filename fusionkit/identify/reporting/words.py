@@ -140,6 +140,7 @@ HAZARDS_ZH: dict[str, str] = {
     "rope_partial": "只旋转 head 的一部分：切片、旋转、再拼接",
     "rope_half_width_cos_sin": "cos/sin 只有一半宽度：算子需要完整宽度",
     "rope_per_batch_cos_sin": "cos/sin 带 batch 维：核对广播形式",
+    "rope_reversed": "旋转方向与算子相反：应传入 -sin",
     "rope_2d": "多个位置轴共用 head 维",
     "gqa": "K/V 头数较少：不要 repeat，算子自行处理",
     "mask_additive": "mask 是加上去的：算子要布尔 mask 且 True=屏蔽（或在 scale 之前作为 pse）",

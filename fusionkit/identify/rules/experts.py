@@ -75,7 +75,11 @@ def _stack(unit: Unit, value: Value) -> bool:
 
 
 def _is_made(value: Value) -> bool:
-    return value.op in ("empty", "zeros", "ones") or value.name in ("torch.Tensor", "torch.randn", "torch.rand")
+    return value.op in ("empty", "zeros", "ones") or value.name in (
+        "torch.Tensor",
+        "torch.randn",
+        "torch.rand",
+    )
 
 
 def _counts_experts(value: Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fusionkit.identify.rules.rotations import HALF, INTERLEAVED, pair_layout, rotation
+from fusionkit.identify.rules.rotations import HALF, INTERLEAVED, is_reversed, pair_layout, rotation
 from fusionkit.identify.rules.unit import Found, Unit, named
 from fusionkit.identify.source.values import PASSED, Value, find, peel, sides
 
@@ -93,6 +93,8 @@ def _hazards(unit: Unit, with_cos: tuple[str, Value, Value], with_sin: tuple[str
             found.add("rope_half_width_cos_sin")
     if layout == INTERLEAVED:
         found.add("rope_interleave")
+    if is_reversed(unit, with_sin[1]):
+        found.add("rope_reversed")
     if layout is None and not _is_same(with_cos[1], with_sin[1]):
         found.add("rope_half_width_cos_sin")
     if (turned and _sliced(with_cos[1], layout)) or any(

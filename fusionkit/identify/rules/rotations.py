@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.source.project import find_function
 from fusionkit.identify.source.values import Value, find, peel, sides
@@ -11,35 +13,38 @@ _SPLITS = ("chunk", "split", "tensor_split", "unbind")
 
 
 def rotation(unit: Unit, value: Value) -> str | None:
-    """The layout if `value` is (-x2, x1) of some x, made here or by a function that is called."""
+    """The layout if `value` is (-x2, x1) or (x2, -x1) of some x, made here or by a function that is called."""
+    return next((layout for layout, _ in _turns(unit, value)), None)
+
+
+def is_reversed(unit: Unit, value: Value) -> bool:
+    """Whether `value` is (x2, -x1): a rotation by the negative angle."""
+    return any(backwards for _, backwards in _turns(unit, value))
+
+
+def _turns(unit: Unit, value: Value) -> Iterator[tuple[str, bool]]:
+    """(layout, whether it turns backwards) for each way in which `value` may be made."""
     for side in sides(peel(value)):
         side = peel(side)
         if side.op == "call" and side.args:
             found = find_function(unit.file, side.name)
             if found is not None:
                 for given in found[0].flow(found[1]).returns:
-                    layout = _joined(given)
-                    if layout is not None:
-                        return layout
-            if "rotate_half" in side.name:
-                return HALF
-            if "rotate_every_two" in side.name or "interleave" in side.name:
-                return INTERLEAVED
-        layout = _joined(side)
-        if layout is not None:
-            return layout
-    return None
+                    yield from _joined(given)
+            elif "rotate_half" in side.name:
+                yield HALF, False
+            elif "rotate_every_two" in side.name or "interleave" in side.name:
+                yield INTERLEAVED, False
+        yield from _joined(side)
 
 
-def _joined(value: Value) -> str | None:
-    """The layout of cat((-x2, x1)) or stack((-x2, x1), -1)."""
+def _joined(value: Value) -> Iterator[tuple[str, bool]]:
+    """Of cat((-x2, x1)) or stack((-x2, x1), -1)."""
     inner = peel(value)
-    if inner.op not in ("cat", "stack") or not inner.args:
-        return None
-    parts = inner.args[0].args if inner.args[0].op == "tuple" else ()
-    if len(parts) != 2 or peel(parts[0]).op != "neg":
-        return None
-    return HALF if inner.op == "cat" else INTERLEAVED
+    parts = inner.args[0].args if inner.op in ("cat", "stack") and inner.args[0].op == "tuple" else ()
+    negated = [peel(part).op == "neg" for part in parts]
+    if negated in ([True, False], [False, True]):
+        yield (HALF if inner.op == "cat" else INTERLEAVED), negated[1]
 
 
 def pair_layout(unit: Unit, value: Value) -> str | None:
