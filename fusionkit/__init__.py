@@ -20,6 +20,7 @@ _PUBLIC = {
     "compare_outputs": "fusionkit.numeric.compare",
     "load_profile": "fusionkit.profile.load",
     "diff_profiles": "fusionkit.profile.diff",
+    "scan": "fusionkit.identify.scan",
     "verify_evidence": "fusionkit.evidence.verify",
 }
 
