@@ -13,6 +13,7 @@ from fusionkit.capture.counted import by_first_path
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
 from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
+from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled, pattern_groups
 from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, UnmatchableError
@@ -86,6 +87,7 @@ def match_groups(
     tolerant: bool = True,
 ) -> Matching:
     """Match pattern groups in the graphs of one window of a capture; see match_capture."""
+    use_target(current_target() or "cpu")  # without a target the replacements' ops are not there
     graphs = capture.in_window(window)
     if not graphs:
         windows = ", ".join(dict.fromkeys(graph.window for graph in capture.graphs)) or "none"

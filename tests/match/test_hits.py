@@ -1,5 +1,9 @@
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from shared_models import ALL, compiled, counts_of, fresh_block, small_subject
@@ -191,3 +195,25 @@ def test_a_site_behind_a_break_is_not_captured_rather_than_missed_where_nothing_
         assert report_hits(on_cpu, counts).patterns["rms_norm"].verdict is Verdict.FAIL
     finally:
         compiled.cache_clear()
+
+
+def test_a_capture_is_matched_in_a_process_that_has_chosen_no_target():
+    """The replacements' ops are there, whoever comes first."""
+    code = (
+        "import torch\n"
+        "from shared_models import small_subject\n"
+        "from fusionkit.capture.capturing import capture_graphs\n"
+        "from fusionkit.match.matching import match_groups\n"
+        "from fusionkit.patterns.rms_norm_pattern import RmsNormPattern\n"
+        "groups = {'rms_norm': [RmsNormPattern.create(torch.bfloat16)]}\n"
+        "found = match_groups(capture_graphs(small_subject()), groups, 'before-freezing')\n"
+        "print([match.status for match in found.matches])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=with_tests_on_path()
+    )
+    assert done.stdout.strip() == "['hit']", done.stderr[-500:]
+
+
+def with_tests_on_path():
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
