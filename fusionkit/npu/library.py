@@ -131,10 +131,14 @@ def _by_name(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked(kernel: OpKernel) -> Callable[..., Any]:
-    """The CPU kernel behind the table of constraints."""
+    """The CPU kernel behind the table of constraints.
+
+    Autocast ends at the op, as at any kernel of a device: it must not reach the aten ops that this one is made of.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         require(kernel.op, *args, **kwargs)
-        return kernel.cpu(**bind(kernel.op, *args, **kwargs))
+        with torch._C._DisableAutocast():
+            return kernel.cpu(**bind(kernel.op, *args, **kwargs))
 
     return call

@@ -206,3 +206,14 @@ def test_the_facade_can_be_called_from_a_compiled_model(npu: TorchNpu) -> None:
             assert torch.equal(compiled(x, gamma), model(x, gamma))
     names = [str(target) for target in captured.forward if getattr(target, "namespace", "") == "npu"]
     assert names == ["npu.npu_rms_norm.default", "npu.npu_gelu.default", "npu.npu_swiglu.default"]
+
+
+def test_autocast_ends_at_the_op(npu: TorchNpu) -> None:
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(1, 2, 5, 16, generator=generator) for _ in range(3))
+    plain = npu.npu_fusion_attention(q, k, v, 2, "BNSD", scale=0.25)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        under = npu.npu_fusion_attention(q, k, v, 2, "BNSD", scale=0.25)[0]
+        assert torch.mm(q[0, 0], k[0, 0].T).dtype == torch.bfloat16  # autocast is on, before and after
+    assert under.dtype == torch.float32
+    assert torch.equal(plain, under)

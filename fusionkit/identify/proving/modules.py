@@ -18,8 +18,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from fusionkit.errors import MisuseError
 from fusionkit.identify.proving.switches import AVAILABILITY, Switches
 from fusionkit.npu.facade import TorchNpu
@@ -40,10 +38,7 @@ class RecordingFacade(ModuleType):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self.calls[name] += 1
-            with torch.autocast(
-                "cpu", enabled=False
-            ):  # a kernel of the device computes as it does under autocast too
-                return found(*args, **kwargs)
+            return found(*args, **kwargs)
 
         return call
 
