@@ -7,7 +7,7 @@
 For each: scan the file, write the replacement, run the original and the replaced code side by side on target cpu
 (float32, bfloat16, under autocast, backward where the op has one). Then the diff is applied to a copy of the installed
 file in a temporary folder with `git apply`, and the copy is imported in the original's place and its symbol called.
-Needs no NPU. Exit code 0: every module passes.
+Needs no NPU. Exit code 0: every replacement passes, and its copy runs; what is refused has no replacement.
 """
 
 from __future__ import annotations
@@ -110,6 +110,12 @@ SUBJECTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         (T + "qwen2_moe.modeling_qwen2_moe", "Qwen2MoeExperts"),
         (T + "minimax.modeling_minimax", "MiniMaxExperts"),
     )),
+    "added RMSNorm": ("npu_add_rms_norm", (
+        (T + "llama.modeling_llama", "LlamaDecoderLayer"),
+        (T + "qwen3.modeling_qwen3", "Qwen3DecoderLayer"),
+        (T + "mistral.modeling_mistral", "MistralDecoderLayer"),
+        (T + "deepseek_v3.modeling_deepseek_v3", "DeepseekV3DecoderLayer"),
+    )),
 }  # fmt: skip
 
 
@@ -142,7 +148,11 @@ def main() -> int:
         print(json.dumps({"rows": told, "sums": sums(rows), "seconds": round(seconds, 1)}, indent=1))
     else:
         print_sums(rows, seconds)
-    return 0 if all(row["verdict"] == "PASS" and row["copied"] for row in rows) else 1
+    return (
+        0
+        if all(row["verdict"] == "REFUSED" or (row["verdict"] == "PASS" and row["copied"]) for row in rows)
+        else 1
+    )
 
 
 def prove_one(kind: str, op: str, module: str, symbol: str, folder: Path) -> dict:

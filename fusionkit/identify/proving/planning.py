@@ -20,6 +20,8 @@ from fusionkit.identify.proving.sizes import SIZES, WANTED, Sizes
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
 
+_GIVEN_ANYWAY = ("scaling", "position_embeddings")
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -140,6 +142,7 @@ def _arguments(setting: Setting, original: Built, case: Case) -> dict[str, Any]:
 
 
 def _needed(parameter: inspect.Parameter) -> bool:
-    # a default is what callers leave to the function, but scaling=None would be read from the stand-in module
+    # a default is what callers leave to the function, but scaling=None would be read from the stand-in module, and
+    # models never leave out the cos and sin of a decoder layer
     variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    return not variadic and (parameter.default is parameter.empty or parameter.name == "scaling")
+    return not variadic and (parameter.default is parameter.empty or parameter.name in _GIVEN_ANYWAY)

@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 from hand_written_replacements import installed, rewritten, site_of
 
-from fusionkit.identify.proving import Proof, prove_file
+from fusionkit.identify.proving import Proof, prove, prove_file
+from fusionkit.identify.replacing import replace_site
+from fusionkit.identify.source.files import SourceFile
 from fusionkit.verdict import Verdict
 
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -159,3 +161,19 @@ def test_what_was_forced_is_told():
     assert proofs(LLAMA)["eager attention"].forced == ("attention: eager",)
     assert proofs(MIXTRAL)["experts"].forced == ("experts: eager",)
     assert proofs(LLAMA)["swiglu"].forced == ()
+
+
+@pytest.mark.parametrize("model", ["llama", "qwen3", "mistral"])
+def test_decoder_layers_are_given_what_models_give_them(model):
+    module = f"transformers.models.{model}.modeling_{model}"
+    symbol = f"{model.capitalize()}DecoderLayer"
+    proof = prove(*replaced_here(module, symbol, "npu_add_rms_norm"), dtypes=("float32",))
+    assert proof.verdict is Verdict.PASS, proof.reason
+    assert any(run.fused_calls for run in proof.runs)
+
+
+def replaced_here(module, symbol, op):
+    path = installed(module)
+    file = SourceFile(path, path.read_text("utf-8"))
+    site = site_of(path, symbol, op)
+    return path, site, replace_site(file, site).new_text
