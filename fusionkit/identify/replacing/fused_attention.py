@@ -65,16 +65,22 @@ def expanded(operands: Operands, mask: str) -> str:
 
 def of_four(mask: str) -> str:
     """A mask with dimensions of one put in front."""
-    return f"{mask}.reshape((1,) * (4 - {mask}.dim()) + tuple({mask}.shape))"
+    return f"{mask}[(None,) * (4 - {mask}.dim())]"
 
 
 def mask_lines(place: Place, operands: Operands, name: str, mask: str) -> list[str]:
-    """What turns a mask of scaled_dot_product_attention, boolean or float, or None, into the op's."""
+    """What turns a mask of scaled_dot_product_attention, boolean or float, or None, into the op's.
+
+    In layout BSND it is one of dispatch_attention_fn, which also takes [B, Skv]: a mask of keys for each sequence.
+    """
     boolean = place.in_function("bool")
+    of_keys = f"{name}.shape == ({operands.query}.shape[0], {operands.size(operands.key, 'S')})"
+    keys = [f"    if {of_keys}:", f"        {name} = {name}[:, None, None, :]"]
     return [
         f"{name} = {mask}",
         f"if {name} is not None:",
         f"    {name} = {name}.logical_not() if {name}.dtype == {boolean} else {name} < 0",
+        *(keys if operands.layout == "BSND" else []),
         f"    {name} = {of_four(name)}",
         f"    {name} = {expanded(operands, name)}",
     ]

@@ -45,6 +45,10 @@ class Start:
             )
         return Operand(grouped(self.statements.source(node), node), frozenset(read))
 
+    def written_since(self, node: ast.expr) -> set[str]:
+        """The names that are written between an expression and here."""
+        return self._written_between((node.lineno, node.col_offset), self.position)
+
     def _name(self, value: Value) -> str | None:
         node, name, bound = value.node, "", (0, 0)
         if value.op == "param":

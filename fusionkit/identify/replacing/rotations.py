@@ -9,15 +9,24 @@ from fusionkit.identify.replacing.operands import Operand, Start, grouped
 from fusionkit.identify.replacing.pairs import Pair, rotated_pair
 from fusionkit.identify.replacing.place import Place, call, factor_nodes
 from fusionkit.identify.replacing.replacement import Change, Unfit
+from fusionkit.identify.replacing.rotary_forms import (
+    asked,
+    in_front,
+    over_all_heads,
+    rank_told,
+    sized_by,
+    told_layout,
+)
 from fusionkit.identify.replacing.turned import complex_product
 from fusionkit.identify.rules.rotary import trig
-from fusionkit.identify.rules.rotations import INTERLEAVED, rotation
+from fusionkit.identify.rules.rotations import HALF, INTERLEAVED, rotation
 from fusionkit.identify.source.values import FORMS, Value, find, peel
 
 _OP = "torch_npu.npu_rotary_mul"
 _FORM = "the op takes few broadcast forms of cos and sin: 11SD, B1SD, BNSD and their like (half), one sequence axis (interleave)"
 _ONCE = "in half precision the op rounds once, the original after each product"
-_WIDTH = "the head size has to be even, and below 896"
+_WIDTH = "the head size has to be even, and below 896; batch and heads each below 1000"
+_NOTES = (_FORM, _WIDTH, _ONCE)
 
 
 def replace_rotation(place: Place) -> list[Change]:
@@ -31,12 +40,11 @@ def replace_rotation(place: Place) -> list[Change]:
     if words != {"cos", "sin"}:
         raise Unfit("the rotation is not written with cos and sin")
     (_, x, cos, with_cos), (_, turned, sin, with_sin) = sorted(products, key=lambda item: item[0])
-    layout = rotation(place.unit, turned)
-    if layout is None:
+    if rotation(place.unit, turned) is None:
         return [_of_pair(place)]
     if place.value.op != "add" or find(turned, lambda item: item is peel(x), 10) is None:
         raise Unfit("what is turned is not what is multiplied with cos")
-    return [_of_full_width(place, (x, cos, sin), (with_cos, with_sin), layout)]
+    return [_of_full_width(place, (x, cos, sin), (with_cos, with_sin), turned)]
 
 
 def _product(value: Value) -> tuple[str, Value, Value, Value]:
@@ -51,7 +59,7 @@ def _product(value: Value) -> tuple[str, Value, Value, Value]:
 
 
 def _of_full_width(
-    place: Place, operands: tuple[Value, Value, Value], products: tuple[Value, Value], layout: str
+    place: Place, operands: tuple[Value, Value, Value], products: tuple[Value, Value], turned: Value
 ) -> Change:
     x, cos, sin = operands
     node = place.value.node
@@ -60,6 +68,7 @@ def _of_full_width(
     parts = [node, *(item.node for item in products if item.node is not None)]
     inside = {id(item) for item in ast.walk(node)}
     start = place.start(parts)
+    layout, test = told_layout(place, start, turned)
     found: list[Operand] = []
     for value, product in ((x, products[0]), (cos, products[0]), (sin, products[1])):
         if id(product.node) in inside:
@@ -68,39 +77,31 @@ def _of_full_width(
             found.append(Operand(grouped(place.text(held), held), frozenset()))
         else:
             found.append(start.operand(value))
+    if layout != HALF and over_all_heads(turned):
+        raise Unfit("the rotation runs over all heads at once: the op rotates heads, of 895 at most")
     texts = [item.text for item in found]
-    conditions = _same_dtype(x, cos, texts)
-    if not _is_as_wide(cos):
-        texts[1:] = [_same_rank(texts[0], text) for text in texts[1:]]
+    conditions = (*_same_dtype(x, cos, texts), *_asked(cos, texts[0], texts[1], layout))
+    if not rank_told(cos):
+        texts[1:] = [in_front(sized_by(texts[0]), text) for text in texts[1:]]
     if "non_contiguous" in place.hazards and find(x, lambda item: item.op in ("getitem", "part"), 2):
         texts[0] = f"{texts[0]}.contiguous()"
-    mode = []
-    if layout == INTERLEAVED:
-        mode, conditions = ['rotary_mode="interleave"'], (*conditions, *_one_sequence_axis(texts[1]))
     names = frozenset().union(*(item.names for item in found))
-    return Change(place.put(node, call(_OP, *texts, *mode)), tuple(parts), at_start=names,
-                  conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
+    return Change(place.put(node, call(_OP, *texts, *_mode(layout, test))), tuple(parts), at_start=names,
+                  conditions=conditions, notes=_NOTES)  # fmt: skip
 
 
-def _is_as_wide(cos: Value) -> bool:
-    """Whether cos is visibly given the rank of x: unsqueezed where the caller says, or indexed with None throughout."""
-    value = cos
-    for _ in range(8):
-        if value.op == "unsqueeze" and len(value.args) > 1 and value.args[1].op == "param":
-            return True
-        if value.op not in (*FORMS, "to", "float", "part") or not value.args:
-            return False
-        value = value.args[0]
-    return False
+def _mode(layout: str, test: str) -> list[str]:
+    """The argument that chooses the mode; half is the op's default."""
+    told = {HALF: [], INTERLEAVED: ['rotary_mode="interleave"']}
+    return told.get(layout, [f'rotary_mode="interleave" if {test} else "half"'])
 
 
-def _same_rank(x: str, cos: str) -> str:
-    return f"{cos}.reshape((1,) * ({x}.dim() - {cos}.dim()) + tuple({cos}.shape))"
-
-
-def _one_sequence_axis(cos: str) -> tuple[str, ...]:
-    """What the interleave mode asks: of cos all sizes but the last and one other are 1."""
-    return (f"{cos}.shape[:-1].numel() == max({cos}.shape[:-1])",)
+def _asked(cos: Value, x_text: str, cos_text: str, layout: str, width: int = 1) -> tuple[str, ...]:
+    told = rank_told(cos)
+    if told and layout == HALF:
+        return ()
+    cos_name = "" if layout == HALF else sized_by(cos_text)
+    return asked(sized_by(x_text), cos_name, told, layout, width)
 
 
 def _same_dtype(x: Value, cos: Value, texts: list[str]) -> tuple[str, ...]:
@@ -144,13 +145,11 @@ def _of_pair(place: Place) -> Change:
         text, conditions = f"{x.text}.float()", ()
     if pair.sorted_first:
         text = f"{text}.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)"
-    if not _is_as_wide(pair.cos):
-        wide = [_widened(place, _same_rank(x.text, item.text), pair) for item in (cos, sin)]
-    mode = ['rotary_mode="interleave"'] if pair.layout == INTERLEAVED else []
-    if mode:
-        conditions = (*conditions, *_one_sequence_axis(cos.text))
-    return Change(place.put(pair.end, call(_OP, text, *wide, *mode)), tuple(pair.parts),
-                  at_start=x.names | cos.names | sin.names, conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
+    if not rank_told(pair.cos):
+        wide = [_widened(place, in_front(sized_by(x.text), item.text), pair) for item in (cos, sin)]
+    conditions = (*conditions, *_asked(pair.cos, x.text, cos.text, pair.layout, 2))
+    return Change(place.put(pair.end, call(_OP, text, *wide, *_mode(pair.layout, ""))), tuple(pair.parts),
+                  at_start=x.names | cos.names | sin.names, conditions=conditions, notes=_NOTES)  # fmt: skip
 
 
 def _widened(place: Place, text: str, pair: Pair) -> str:
@@ -164,10 +163,12 @@ def _of_complex(place: Place) -> Change:
     turned = complex_product(place)
     start: Start = place.start(turned.parts)
     x, freqs = start.operand(turned.x), start.operand(turned.freqs)
-    shaped = _same_rank(x.text, freqs.text)
+    told = rank_told(turned.freqs)
+    shaped = freqs.text if told else in_front(sized_by(x.text), freqs.text)
     wide = [f"{shaped}.{part}.repeat_interleave(2, dim=-1)" for part in ("real", "imag")]
     given = x.text if dtype_of(turned.x, {}) == FLOAT32 else f"{x.text}.float()"
     text = call(_OP, given, *wide, 'rotary_mode="interleave"')
-    conditions = (f"{freqs.text}.is_complex()", *_one_sequence_axis(freqs.text))
+    base = sized_by(freqs.text)
+    conditions = (f"{base}.is_complex()", *_asked(turned.freqs, x.text, freqs.text, INTERLEAVED, 2))
     return Change(place.put(turned.end, text), tuple(turned.parts), at_start=x.names | freqs.names,
-                  conditions=conditions, notes=(_FORM, _WIDTH, _ONCE))  # fmt: skip
+                  conditions=conditions, notes=_NOTES)  # fmt: skip

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import types
+from pathlib import Path
 
 import pytest
 import torch
-from replaced_modules import replaced, twin
+from replaced_modules import replaced, site_of, twin
 
+from fusionkit.identify.replacing import Refused, replace_site
+from fusionkit.identify.source.files import SourceFile
 from fusionkit.npu.target import use_target
 
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -171,3 +174,67 @@ def test_gates_agree(dtype, facade):
     calls.clear()
     new.LlamaMLP(config).to(dtype)(x)
     assert calls == []
+
+
+DISPATCHED = "diffusers.models.transformers.transformer_flux"
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("additive", [False, True])
+def test_a_mask_of_keys_is_taken_as_the_dispatched_attention_takes_it(batch, additive, facade):
+    original, new, calls = both(DISPATCHED, "FluxAttnProcessor", "npu_fusion_attention", facade)
+    attention = original.FluxAttention(32, heads=2, dim_head=16).eval()
+    states = draw(batch, 6, 32, dtype=torch.float32)
+    mask = torch.ones(batch, 6, dtype=torch.bool)
+    mask[-1, 4:] = False
+    if additive:
+        mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+    results = [m.FluxAttnProcessor()(attention, states, attention_mask=mask) for m in (original, new)]
+    close(*results)
+    assert calls == ["npu_fusion_attention"]
+
+
+EMBEDDINGS = "diffusers.models.embeddings"
+LTX = "diffusers.models.transformers.transformer_ltx"
+
+
+@pytest.mark.parametrize("dim", [-1, -2])
+@pytest.mark.parametrize("sequence_dim", [1, 2])
+def test_neighbours_or_halves_are_chosen_as_the_original_chooses(dim, sequence_dim, facade):
+    original, new, calls = both(EMBEDDINGS, "apply_rotary_emb", "npu_rotary_mul", facade)
+    shape = (2, 3, 6, 16) if sequence_dim == 2 else (2, 6, 3, 16)
+    x, tables = (
+        draw(*shape, dtype=torch.float32),
+        (draw(6, 16, dtype=torch.float32), draw(6, 16, dtype=torch.float32)),
+    )
+    results = [m.apply_rotary_emb(x, tables, True, dim, sequence_dim) for m in (original, new)]
+    close(*results)
+    assert calls == ["npu_rotary_mul"]
+
+
+def test_a_layout_that_neither_branch_knows_is_an_error_in_both(facade):
+    for module in both(EMBEDDINGS, "apply_rotary_emb", "npu_rotary_mul", facade)[:2]:
+        with pytest.raises(ValueError, match="use_real_unbind_dim=3"):
+            module.apply_rotary_emb(torch.ones(1, 2, 4, 8), (torch.ones(4, 8),) * 2, True, 3)
+
+
+@pytest.mark.parametrize("sizes", [(2, 4, 6), (250, 4, 2)])
+def test_a_rotation_of_sizes_that_the_op_does_not_take_runs_as_written(sizes, facade):
+    original, new, calls = both(COHERE, "apply_rotary_pos_emb", "npu_rotary_mul", facade)
+    batch, heads, length = sizes
+    q, k = draw(batch, heads, length, 8, dtype=torch.float32), draw(batch, 2, length, 8, dtype=torch.float32)
+    own = 1 if batch == 250 else batch  # cos of each sequence, or batch times heads of 1000
+    cos, sin = draw(own, length, 8, dtype=torch.float32), draw(own, length, 8, dtype=torch.float32)
+    for one, other in zip(
+        original.apply_rotary_pos_emb(q, k, cos, sin), new.apply_rotary_pos_emb(q, k, cos, sin), strict=True
+    ):
+        close(one, other)
+    assert calls == []
+
+
+def test_a_rotation_over_all_heads_at_once_is_refused():
+    path = Path(importlib.import_module(LTX).__file__)
+    file = SourceFile(path, path.read_text("utf-8"))
+    result = replace_site(file, site_of(file, "apply_rotary_emb", "npu_rotary_mul"))
+    assert isinstance(result, Refused)
+    assert "over all heads at once" in result.reason

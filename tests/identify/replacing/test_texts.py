@@ -235,3 +235,39 @@ def test_causal_attention_gets_a_mask_of_its_own(tmp_path: Path):
     result = only(text, tmp_path / "m.py", "npu_fusion_attention")
     assert ".triu(1)" in result.new_text
     assert "atten_mask=drop_mask" in result.new_text
+
+
+TURNED = """
+import torch
+
+
+def rotate(x, cos, sin, near, other):
+    cos, sin = cos[None, None, :, :], sin[None, None, :, :]
+    if {test}:
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        turned = torch.stack([-b, a], dim=-1).flatten(3)
+    else:
+        a, b = x.reshape(*x.shape[:-1], 2, -1).unbind(-2)
+        turned = torch.cat([-b, a], dim=-1)
+    {between}
+    return x.float() * cos + turned.float() * sin
+"""
+
+
+@pytest.mark.parametrize("test", ["near == -1", "near and not other"])
+def test_the_test_that_chooses_neighbours_chooses_the_mode(test: str, tmp_path: Path):
+    new = only(TURNED.format(test=test, between="pass"), tmp_path / "model.py", "npu_rotary_mul").new_text
+    assert f'rotary_mode="interleave" if {test} else "half"' in new
+
+
+@pytest.mark.parametrize(
+    ("test", "between", "reason"),
+    [
+        ("near == -1", "near = 2", "changes before"),
+        ("other.pop()", "pass", "cannot be asked again"),
+    ],
+)
+def test_a_test_that_means_something_else_later_is_refused(
+    test: str, between: str, reason: str, tmp_path: Path
+):
+    assert reason in refusal(TURNED.format(test=test, between=between), tmp_path, "npu_rotary_mul")
