@@ -15,6 +15,7 @@ from fusionkit.identify.rules.rotations import HALF, INTERLEAVED, rotation
 from fusionkit.identify.source.values import CASTS, PASSED, Value, peel
 
 BOTH = "both"  # which one depends on an argument
+HEADS_ONLY = "heads only"
 _COUNT_LIMIT = 1000  # interleave: batch times heads
 _PURE = (
     ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.cmpop, ast.boolop, ast.unaryop,
@@ -50,12 +51,16 @@ def _is_pure(test: ast.expr) -> bool:
 
 
 def rank_told(cos: Value) -> str:
-    """Why cos visibly has the rank of x: "unsqueezed", "indexed" (all axes but one and the last put in), or ""."""
+    """What is visible of the rank of cos.
+
+    "unsqueezed" or "indexed" (all axes but one and the last put in): it is that of x. HEADS_ONLY: one of the heads was
+    put in, so that axes in front may be missing. "": nothing.
+    """
     value = cos
     for _ in range(12):
         if value.op == "unsqueeze" and len(value.args) > 1:
-            dim = value.args[1]  # 0 would be a batch that x has already
-            return "unsqueezed" if dim.op == "param" or dim.number() in (1, -2) else ""
+            dim = value.args[1]
+            return "unsqueezed" if dim.op == "param" else HEADS_ONLY if dim.number() == -2 else ""
         if value.op == "either" and value.args:
             told = {rank_told(side) for side in value.args}
             return told.pop() if len(told) == 1 else ""
@@ -75,9 +80,9 @@ def rank_told(cos: Value) -> str:
     return ""
 
 
-def in_front(x: str, cos: str) -> str:
-    """cos with the axes put in front that x has more."""
-    return f"{cos}[(None,) * ({x}.dim() - {cos}.dim())]"
+def in_front(told: str, x: str, cos: str) -> str:
+    """cos with the axes put in front that x has more, where it may have any."""
+    return f"{cos}[(None,) * ({x}.dim() - {cos}.dim())]" if told in ("", HEADS_ONLY) else cos
 
 
 def asked(x: str, cos: str, told: str, layout: str, width: int = 1) -> tuple[str, ...]:
@@ -88,7 +93,7 @@ def asked(x: str, cos: str, told: str, layout: str, width: int = 1) -> tuple[str
     axes = {
         "indexed": (),
         "unsqueezed": (f"{cos}.shape[0] == 1",),
-        "": (f"{cos}.numel() == max({cos}.shape[:-1]) * {cos}.shape[-1]",),
+        **dict.fromkeys(("", HEADS_ONLY), (f"{cos}.numel() == max({cos}.shape[:-1]) * {cos}.shape[-1]",)),
     }[told]
     return (*rank, *axes, f"{x}.numel() < {_COUNT_LIMIT * width} * {cos}.numel()")
 

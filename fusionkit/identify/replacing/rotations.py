@@ -81,8 +81,7 @@ def _of_full_width(
         raise Unfit("the rotation runs over all heads at once: the op rotates heads, of 895 at most")
     texts = [item.text for item in found]
     conditions = (*_same_dtype(x, cos, texts), *_asked(cos, texts[0], texts[1], layout))
-    if not rank_told(cos):
-        texts[1:] = [in_front(sized_by(texts[0]), text) for text in texts[1:]]
+    texts[1:] = [in_front(rank_told(cos), sized_by(texts[0]), text) for text in texts[1:]]
     if "non_contiguous" in place.hazards and find(x, lambda item: item.op in ("getitem", "part"), 2):
         texts[0] = f"{texts[0]}.contiguous()"
     names = frozenset().union(*(item.names for item in found))
@@ -138,15 +137,14 @@ def _of_pair(place: Place) -> Change:
     pair = rotated_pair(place)
     start = place.start(pair.parts)
     x, cos, sin = (start.operand(item) for item in (pair.x, pair.cos, pair.sin))
-    wide = [_widened(place, item.text, pair) for item in (cos, sin)]
     conditions = _same_dtype(pair.x, pair.cos, [x.text, cos.text])
     text = x.text
     if dtype_of(pair.first, {}) == FLOAT32 and dtype_of(pair.x, {}) != FLOAT32:
         text, conditions = f"{x.text}.float()", ()
     if pair.sorted_first:
         text = f"{text}.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)"
-    if not rank_told(pair.cos):
-        wide = [_widened(place, in_front(sized_by(x.text), item.text), pair) for item in (cos, sin)]
+    fitting = [in_front(rank_told(pair.cos), sized_by(x.text), item.text) for item in (cos, sin)]
+    wide = [_widened(place, item, pair) for item in fitting]
     conditions = (*conditions, *_asked(pair.cos, x.text, cos.text, pair.layout, 2))
     return Change(place.put(pair.end, call(_OP, text, *wide, *_mode(pair.layout, ""))), tuple(pair.parts),
                   at_start=x.names | cos.names | sin.names, conditions=conditions, notes=_NOTES)  # fmt: skip
@@ -163,8 +161,7 @@ def _of_complex(place: Place) -> Change:
     turned = complex_product(place)
     start: Start = place.start(turned.parts)
     x, freqs = start.operand(turned.x), start.operand(turned.freqs)
-    told = rank_told(turned.freqs)
-    shaped = freqs.text if told else in_front(sized_by(x.text), freqs.text)
+    shaped = in_front(rank_told(turned.freqs), sized_by(x.text), freqs.text)
     wide = [f"{shaped}.{part}.repeat_interleave(2, dim=-1)" for part in ("real", "imag")]
     given = x.text if dtype_of(turned.x, {}) == FLOAT32 else f"{x.text}.float()"
     text = call(_OP, given, *wide, 'rotary_mode="interleave"')

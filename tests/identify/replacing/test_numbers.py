@@ -238,3 +238,22 @@ def test_a_rotation_over_all_heads_at_once_is_refused():
     result = replace_site(file, site_of(file, "apply_rotary_emb", "npu_rotary_mul"))
     assert isinstance(result, Refused)
     assert "over all heads at once" in result.reason
+
+
+@pytest.mark.parametrize("sizes", [(6, 3, 16), (2, 6, 3, 16)])
+def test_cos_without_a_batch_fits_with_and_without_one(sizes, facade):
+    original, new, calls = both(
+        "transformers.models.qwen2_vl.modeling_qwen2_vl",
+        "apply_rotary_pos_emb_vision",
+        "npu_rotary_mul",
+        facade,
+    )
+    q, k = draw(*sizes, dtype=torch.float32), draw(*sizes, dtype=torch.float32) + 1
+    cos, sin = draw(6, 16, dtype=torch.float32), draw(6, 16, dtype=torch.float32) + 1
+    for one, other in zip(
+        original.apply_rotary_pos_emb_vision(q, k, cos, sin),
+        new.apply_rotary_pos_emb_vision(q, k, cos, sin),
+        strict=True,
+    ):
+        close(one, other)
+    assert calls == ["npu_rotary_mul"] * 2
