@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.progress import step
+from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
     from fusionkit.identify.candidates import ScanReport
@@ -44,6 +45,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _scan(arguments: argparse.Namespace) -> int:
     from fusionkit.identify.scan import only, scan
 
+    _check_out(arguments.out)
     step("reading")
     report = scan(arguments.paths, processes=arguments.processes, cache=not arguments.no_cache, tell=step)
     report = only(report, arguments.op)
@@ -56,6 +58,14 @@ def _scan(arguments: argparse.Namespace) -> int:
     else:
         _print(report)
     return 0 if report.files > len(report.failed) else 1
+
+
+def _check_out(out: Path | None) -> None:
+    """Refuse to write a report over source: nothing that is scanned is ever written."""
+    if out is not None and (out.suffix == ".py" or out.is_dir()):
+        raise MisuseError(
+            f"{out}: a report is a Markdown file, and no source is written over; give --out NAME.md"
+        )
 
 
 def _proved(report: ScanReport, time_limit_s: float | None) -> ScanReport:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fusionkit.identify.candidates import Candidate, Existing
 from fusionkit.identify.ops import OPS
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceFile, source_lines
 
 _MOST = 3  # uses shown with one candidate
 _LONGEST = 120  # characters of a source line
@@ -32,7 +32,7 @@ def uses_of_file(file: SourceFile, shown: str = "") -> tuple[Existing, ...]:
     """Every call of an op of ops.OPS in torch_npu's spelling, with the innermost condition it stands under."""
     if not _MARK.search(file.text):
         return ()
-    name, lines = shown or str(file.path), file.text.splitlines()
+    name, lines = shown or str(file.path), source_lines(file.text)
     found = {
         (op, item.lineno): guard
         for node, guard in _guarded(file.tree.body, "")

@@ -46,8 +46,10 @@ def _files(target: str | Path) -> Iterator[Path]:
     path = Path(target)
     if path.is_dir():
         yield from _below(path)
-    elif path.exists():
+    elif path.is_file():
         yield path
+    elif path.exists():
+        raise MisuseError(f"{target}: no regular file; a scan reads files and folders")
     else:
         yield from _of_package(str(target))
 
@@ -56,8 +58,8 @@ def _below(folder: Path) -> Iterator[Path]:
     for where, folders, names in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
         for name in sorted(names):
-            if name.endswith(".py") and not name.startswith("."):
-                yield Path(where, name)
+            if name.endswith(".py") and not name.startswith(".") and Path(where, name).is_file():
+                yield Path(where, name)  # and no pipe or device, which would never end
 
 
 def _of_package(name: str) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from fusionkit.identify.dispatch import Dispatch, dispatch_of
 from fusionkit.identify.ops import HAZARDS, fused_op
 from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, Recommend, Ruling
 from fusionkit.identify.scan_file import Site
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceFile, source_lines
 
 _SEVERITY: tuple[Recommend, ...] = ("no", "defer", "yes")
 _LOWEST = 3
@@ -64,7 +64,7 @@ def _applies(row: Ruling, site: Site) -> bool:
 
 def _calls_gelu(site: Site, file: SourceFile) -> bool:
     """Whether every place is a call or construction of a GELU, and none is written out."""
-    lines = file.text.splitlines()
+    lines = source_lines(file.text)
     return all("gelu" in lines[line - 1].lower() for line in site.places if line <= len(lines))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusionkit.errors import MisuseError
+from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.profiled.findings import ProfileFindings
 from fusionkit.identify.reading import UnreadableError, read_source
@@ -68,7 +68,12 @@ def rewrite_of(candidate: Candidate, scan: ScanReport) -> Rewrite:
         file = read_source(scan.path(candidate.file))
     except UnreadableError as error:
         return Rewrite(refused=str(error))
-    found = replace_site(file, candidate.site, Path(scan.root))
+    try:
+        found = replace_site(file, candidate.site, Path(scan.root))
+    except USER_CODE_ERRORS as error:  # a fault of the writer, which must not cost the report
+        return Rewrite(
+            refused=f"the writer of replacements broke on it: {type(error).__name__}; please report it"
+        )
     if isinstance(found, Refused):
         return Rewrite(refused=found.reason)
     return Rewrite(found.diff, found.condition, found.notes)

@@ -38,12 +38,12 @@ def keep(result: FileResult) -> None:
         uses = [dataclasses.asdict(item) for item in result.uses]
         held = {"rules": _rules(), "hashes": hashes, "candidates": candidates, "uses": uses}
         write_json(_place(result.path), held)
-    except (FusionKitError, OSError):
+    except (FusionKitError, OSError, ValueError):  # a name that JSON cannot hold
         return
 
 
 def _place(path: Path) -> Path:
-    name = hashlib.sha256(os.path.abspath(path).encode()).hexdigest()
+    name = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()
     return cache_root() / SCANS / f"{name}.json"
 
 

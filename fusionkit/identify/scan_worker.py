@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.identify.candidates import Candidate, Existing
 from fusionkit.identify.existing import uses_of_file
 from fusionkit.identify.inherited import inherited_sites
@@ -75,13 +76,19 @@ def _scan_file(path: Path) -> FileResult:
         return FileResult(path, failed=str(error))
     except _TooLongError:
         return FileResult(path, failed=f"takes longer than {LONGEST_S} s to read")
+    except USER_CODE_ERRORS as error:  # a fault of the rules, which must not cost the other files
+        words = (str(error).splitlines() or [""])[0][:200]
+        return FileResult(
+            path, failed=f"the scan itself broke on it: {type(error).__name__}: {words}; please report it"
+        )
 
 
 def shown_name(path: Path, root: Path) -> str:
     """How a report names a file: from `root` on, else by its whole path."""
     absolute = os.path.abspath(path)
     inside = os.path.relpath(absolute, root)
-    return absolute if inside.startswith("..") else Path(inside).as_posix()
+    name = absolute if inside.startswith("..") else Path(inside).as_posix()
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 @contextmanager

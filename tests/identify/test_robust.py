@@ -1,6 +1,7 @@
 """What a scan meets in the wild: nothing of it is run, nothing of it stops the scan, and each is told in one line."""
 
 import contextlib
+import json
 import os
 import textwrap
 
@@ -8,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fusionkit.cli import main
 from fusionkit.errors import MisuseError
 from fusionkit.identify.gathering import gather
 from fusionkit.identify.reading import UnreadableError, parse, read_source
+from fusionkit.identify.report import report_text
+from fusionkit.identify.scan import scan
 from fusionkit.identify.scan_file import sites_of_file
 
 NORM = """
@@ -149,3 +153,56 @@ def test_any_statements_in_any_order_are_read(pieces):
     body = "".join(f"    {piece}\n" for piece in pieces) or "    pass\n"
     code = "import torch\nclass M:\n  def forward(self, x, y, cos, sin):\n" + body
     sites_of_file(parse("any.py", code.encode()))
+
+
+def test_numbers_that_python_refuses_to_write_out(tmp_path):
+    path = tmp_path / "huge.py"
+    number = "0x" + "f" * 9000
+    path.write_text(f"import torch\nx = {number}\ndef f(x):\n    x[{number}] = {number}\n    return x\n")
+    assert sites_of_file(read_source(path)) == []
+
+
+def test_a_form_feed_and_unicode_line_ends_do_not_move_lines(tmp_path):
+    path = tmp_path / "fed.py"
+    path.write_text("# \x0c and \u2028 \x1c\n\x0c\n" + NORM, encoding="utf-8")
+    report = scan([path], cache=False)
+    assert [(item.symbol, item.places) for item in report.candidates] == [("Norm", (9,))]
+    text = report_text(report, lang="en")
+    assert "self.weight * x * torch.rsqrt" in text
+    assert "broke on it" not in text
+
+
+def test_pipes_and_devices_are_not_opened(tmp_path):
+    (tmp_path / "model.py").write_text(NORM)
+    os.mkfifo(tmp_path / "pipe.py")
+    os.symlink("/dev/zero", tmp_path / "zero.py")
+    assert [path.name for path in gather([tmp_path])] == ["model.py"]
+    with pytest.raises(MisuseError, match="no regular file"):
+        gather([tmp_path / "pipe.py"])
+
+
+def test_a_name_that_is_not_unicode_is_told_and_stops_nothing(tmp_path):
+    (tmp_path / "model.py").write_text("import torch\n" + NORM)
+    with open(os.fsencode(tmp_path) + b"/caf\xe9.py", "w") as stream:
+        stream.write("import torch\n" + NORM)
+    report = scan([tmp_path])
+    assert [item.file for item in report.candidates] == ["caf\\xe9.py", "model.py"]
+    json.dumps(report.to_dict()).encode()
+
+
+def test_a_fault_of_a_rule_costs_one_file(tmp_path, monkeypatch):
+    def broken(_):
+        raise KeyError("a rule's own fault")
+
+    (tmp_path / "model.py").write_text(NORM)
+    monkeypatch.setattr("fusionkit.identify.scan_worker.sites_of_file", broken)
+    report = scan([tmp_path], cache=False)
+    assert ["the scan itself broke on it: KeyError" in item.reason for item in report.failed] == [True]
+
+
+def test_a_report_is_never_written_over_source(tmp_path, capsys):
+    source = tmp_path / "model.py"
+    source.write_text(NORM)
+    assert main(["scan", str(source), "--out", str(source)]) == 2
+    assert "no source is written over" in capsys.readouterr().err
+    assert source.read_text() == NORM

@@ -18,7 +18,7 @@ from fusionkit.identify.replacing.unchanged import check_original
 from fusionkit.identify.rules.table import RULES
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.scan_file import Site, units_of
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceFile, source_lines
 
 
 def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Replacement | Refused:
@@ -136,7 +136,7 @@ def _distinct(changes: list[Change]) -> list[Change]:
 
 
 def _applied(text: str, edits: list[Edit], after: int, head: list[str]) -> str:
-    lines = text.splitlines(keepends=True)
+    lines = source_lines(text)
     for edit in sorted(edits, key=lambda item: item.first, reverse=True):
         lines[edit.first - 1 : edit.last] = edit.lines
     lines[after:after] = head
@@ -149,8 +149,6 @@ def _shown_path(path: Path, root: Path | None) -> str:
 
 
 def _diff(old: str, new: str, name: str) -> str:
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
+    lines = difflib.unified_diff(source_lines(old), source_lines(new), f"a/{name}", f"b/{name}")
     marked = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(marked)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fusionkit.identify.replacing.replacement import Unfit
 from fusionkit.identify.source.evaluate import FunctionNode
+from fusionkit.identify.source.files import source_lines
 
 Block = list[ast.stmt]
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -17,7 +18,7 @@ class Statements:
 
     def __init__(self, function: FunctionNode, text: str) -> None:
         self.function = function
-        self.lines = text.splitlines(keepends=True)
+        self.lines = source_lines(text)
         self._encoded = [line.encode() for line in self.lines]
         self._parents: dict[int, ast.AST] = {}
         self._blocks: dict[int, Block] = {}

@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 
 from fusionkit.identify.candidates import Candidate
+from fusionkit.identify.source.files import source_lines
 
 LONGEST = 60  # lines of a symbol that are shown whole
 _AROUND = 12  # lines before and after the math where even the function is longer
@@ -31,8 +32,8 @@ def excerpt(candidate: Candidate, text: str, tree: ast.Module) -> Excerpt | None
     if node is None:
         return None
     start, end = _span(candidate, node)
-    lines = text.splitlines()[start - 1 : end]
-    return Excerpt(start, end, "\n".join(lines), _fingerprint(candidate, node))
+    lines = source_lines(text)[start - 1 : end]
+    return Excerpt(start, end, "".join(lines).rstrip("\n"), _fingerprint(candidate, node))
 
 
 def symbol_node(candidate: Candidate, tree: ast.Module) -> _Definition | None:

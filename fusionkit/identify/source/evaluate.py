@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusionkit.identify.source.expressions import Environment, Expressions, bind_loop
+from fusionkit.identify.source.expressions import Environment, Expressions, bind_loop, index_text
 from fusionkit.identify.source.values import Value
 
 _TWICE = 2  # loops in loops whose body is read a second time
@@ -169,7 +169,7 @@ class _Run:
     def assign_item(self, target: ast.Subscript, value: Value, env: Environment) -> None:
         """x[i] = v leaves in x a value of its own."""
         base, index = self.value(target.value, env), self.value(target.slice, env)
-        made = Value("setitem", (base, index, value), ast.unparse(target.slice), node=target)
+        made = Value("setitem", (base, index, value), index_text(target.slice), node=target)
         self.expressions.made.append(made)
         held = target.value
         name = held.id if isinstance(held, ast.Name) else self.expressions.dotted(held)

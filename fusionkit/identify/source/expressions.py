@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from fusionkit.identify.source.names import MODULE_LIKE, canonical
 from fusionkit.identify.source.values import Value
 
+_HUGE = 4000  # bits
 Environment = dict[str, Value]
 
 _BINARY = {
@@ -62,7 +63,10 @@ class Expressions:
         return known
 
     def _constant(self, node: ast.Constant, _: Environment) -> Value:
-        return Value("const", name=repr(node.value), node=node)
+        is_huge = (
+            type(node.value) is int and node.value.bit_length() > _HUGE
+        )  # Python refuses to write it out
+        return Value("const", name="huge" if is_huge else repr(node.value), node=node)
 
     def _attribute(self, node: ast.Attribute, env: Environment) -> Value:
         self.names.add(node.attr)
@@ -135,7 +139,7 @@ class Expressions:
             place = node.slice.value
             if -len(base.args) <= place < len(base.args):
                 return base.args[place]
-        return self._keep(Value("getitem", (base, index), ast.unparse(node.slice), node=node))
+        return self._keep(Value("getitem", (base, index), index_text(node.slice), node=node))
 
     def _call(self, node: ast.Call, env: Environment) -> Value:
         args = tuple(self.value(item, env) for item in node.args)
@@ -179,6 +183,14 @@ class Expressions:
         if name.startswith(("torch.", "einops.")) and (op := canonical(last)) is not None:
             return Value(op, args, "", kwargs, node)
         return Value("call", args, name, kwargs, node)
+
+
+def index_text(index: ast.expr) -> str:
+    """An index as text; "" for one that Python refuses to write out, such as a number of thousands of digits."""
+    try:
+        return ast.unparse(index)
+    except ValueError:
+        return ""
 
 
 def _looks_like_module(name: str, args: tuple[Value, ...]) -> bool:

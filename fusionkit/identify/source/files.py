@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -101,6 +102,11 @@ class SourceClass:
 def decorators_of(node: ast.ClassDef | FunctionNode) -> list[str]:
     """The decorators of a class or function as source text."""
     return [ast.unparse(item) for item in node.decorator_list]
+
+
+def source_lines(text: str) -> list[str]:
+    """The lines of a source text as Python counts them, ends kept: a form feed or U+2028 ends no line."""
+    return io.StringIO(text, newline="\n").readlines()
 
 
 def dotted_name(node: ast.expr, modules: dict[str, str]) -> str:
