@@ -55,14 +55,15 @@ def replace_eager_attention(place: Place) -> Change:
     mask, mask_names = _mask(place, start, scores, operands, lines)
     dtype = place.fresh("compute_dtype")
     lines += dtype_lines(place, operands, dtype)
+    weights = _weights(place, nodes)
     return Change(
         place.put(place.value.node, fused_call(operands, dtype, mask)),
         tuple(nodes),
         before={place.statements.statement(place.value.node or nodes[0]): lines},
         at_start=frozenset().union(*(item.names for item in tensors)) | scale_names | mask_names,
-        nothing=_weights(place, nodes),
+        nothing=weights,
         conditions=(*_rank(tensors[0]), *_conditions(place, start, attention, scores)),
-        notes=((MASK_NOTE, EMPTY_ROW_NOTE) if mask else ()) + (WEIGHTS_NOTE,),
+        notes=((MASK_NOTE, EMPTY_ROW_NOTE) if mask else ()) + ((WEIGHTS_NOTE,) if weights else ()),
     )
 
 

@@ -257,3 +257,17 @@ def test_cos_without_a_batch_fits_with_and_without_one(sizes, facade):
     ):
         close(one, other)
     assert calls == ["npu_rotary_mul"] * 2
+
+
+@pytest.mark.parametrize("half", ["weights", "input"])
+def test_norms_and_gates_under_autocast_have_the_originals_dtype(half, facade):
+    for symbol, op, sizes in (("LlamaRMSNorm", "npu_rms_norm", 32), ("LlamaMLP", "npu_swiglu", None)):
+        original, new, _ = both(LLAMA, symbol, op, facade)
+        config = original.LlamaConfig(hidden_size=32, intermediate_size=48)
+        modules = [getattr(m, symbol)(sizes or config) for m in (original, new)]
+        modules[1].load_state_dict(modules[0].state_dict())
+        x = draw(2, 5, 32, dtype=torch.bfloat16 if half == "input" else torch.float32)
+        if half == "weights":
+            modules = [module.to(torch.bfloat16) for module in modules]
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            close(*(module(x) for module in modules))

@@ -218,6 +218,18 @@ def test_masks_come_to_drop_where_true(step: str, mask: str, tmp_path: Path):
     assert "scale=0.125" in result.new_text
 
 
+@pytest.mark.parametrize("returned", [False, True])
+def test_only_weights_that_are_returned_are_told_to_be_none(returned: bool, tmp_path: Path):
+    text = ATTENTION.format(step="pass")
+    if returned:
+        text = text.replace(
+            "return torch.matmul(weights, v)", "out = torch.matmul(weights, v)\n    return out, weights"
+        )
+    result = only(text, tmp_path / "m.py", "npu_fusion_attention")
+    assert ("weights = None" in result.new_text) is returned
+    assert any("returns None for the attention weights" in note for note in result.notes) is returned
+
+
 def test_a_bias_of_the_scores_is_refused(tmp_path: Path):
     assert "bias" in refusal(
         ATTENTION.format(step="scores = scores + bias"), tmp_path, "npu_fusion_attention"
