@@ -132,6 +132,10 @@ GATES = {
         {"clamp_or_bias_in_gate"},
     ),
 }
+CLIPPED = (
+    "g, u = self.p(x)[..., ::2], self.p(x)[..., 1::2]\ng = g.clamp(max=7.0)\nu = u.clamp(-7.0, 7.0)\n"
+    "return (u + 1) * (g * torch.sigmoid(g * 1.702))"
+)
 NO_GATES = {
     "silu alone": "return self.a(F.silu(x))",
     "a sigmoid gate": "return torch.sigmoid(self.a(x)) * self.b(x)",
@@ -145,6 +149,11 @@ NO_GATES = {
 @pytest.mark.parametrize(("forward", "init", "op", "hazards"), GATES.values(), ids=GATES)
 def test_gates(forward, init, op, hazards):
     assert found(module(forward, init))["M"].get(op) == hazards
+
+
+def test_a_clipped_gate_is_a_swiglu_whatever_its_alpha():
+    assert "clamp_or_bias_in_gate" in found(module(CLIPPED))["M"]["npu_swiglu"]
+    assert "npu_geglu" not in found(module(CLIPPED))["M"]
 
 
 @pytest.mark.parametrize("forward", NO_GATES.values(), ids=NO_GATES)

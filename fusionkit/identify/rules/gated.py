@@ -24,6 +24,8 @@ def find_gates(unit: Unit) -> Iterator[Found]:
             found = _gate(unit, gate)
             if found is not None and _is_other(unit, other, found[1]) and activation(unit, product) is None:
                 kind, inner, spelled = found
+                if kind == GELU and sigmoid_scaled(spelled) and (_is_bent(inner) or _is_bent(other)):
+                    kind = SILU  # a clipped SwiGLU with alpha 1.702, which is no GELU for its clamp and bias
                 yield Found(OPS[kind], product, _hazards(unit, spelled, inner, other))
                 break
 
