@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.identify.proving.proof import Proof
+from fusionkit.identify.proving.seals import opened
 from fusionkit.identify.scan_file import Site
 from fusionkit.store import read_json, write_json
 from fusionkit.verdict import Verdict
@@ -83,13 +85,18 @@ def _prove_rest(path: Path, sites: Sequence[Site], request: Any, time_limit_s: f
     with tempfile.TemporaryDirectory(prefix="fusionkit-proof-") as name:
         folder = Path(name)
         write_json(folder / "request.json", request)
-        ending = _run_process(folder, time_limit_s, len(sites))
+        key = secrets.token_hex()
+        ending = _run_process(folder, time_limit_s, len(sites), key)
         done = []
         for index in range(len(sites)):
             result = folder / f"{index}.json"
             if not result.is_file():
                 break
-            done.append(replace(Proof.from_dict(read_json(result)), file=str(path)))
+            proof = _opened(result, key)
+            if proof is None:
+                ending = "the code that was run wrote a result of its own"
+                break
+            done.append(replace(proof, file=str(path)))
         if len(done) == len(sites):
             return done
         stage = _read(folder / "stage")
@@ -99,24 +106,41 @@ def _prove_rest(path: Path, sites: Sequence[Site], request: Any, time_limit_s: f
     return [*done, Proof(site.op, str(path), site.symbol, verdict, reason, seconds=round(seconds, 3))]
 
 
-def _run_process(folder: Path, time_limit_s: float, sites: int) -> str:
+def _run_process(folder: Path, time_limit_s: float, sites: int, key: str) -> str:
     """How the process ended: "" by itself with code 0, else in a few words."""
     command = [sys.executable, "-m", "fusionkit.identify.proving.worker", str(folder)]
+    work = folder / "work"
+    work.mkdir()
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            cwd=folder,
+            cwd=work,
             start_new_session=True,
         )
         try:
+            _hand_over(process, key)
             return _wait(process, folder, time_limit_s, sites)
         finally:
             with contextlib.suppress(OSError):  # and whatever it has started
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _opened(path: Path, key: str) -> Proof | None:
+    try:
+        return opened(read_json(path), key)
+    except MisuseError:
+        return None
+
+
+def _hand_over(process: subprocess.Popen[bytes], key: str) -> None:
+    """Give the process its key; where it has ended already, _wait tells so."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(f"{key}\n".encode())
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path, time_limit_s: float, sites: int) -> str:

@@ -1,6 +1,8 @@
 """The process of a proof: `python -m fusionkit.identify.proving.worker FOLDER`, started by `prove`.
 
-FOLDER holds request.json; N.json with the proof of the Nth site, and `stage`, are written there.
+FOLDER holds request.json; N.json with the proof of the Nth site, and `stage`, are written there. Each proof is sealed
+with a key that is read from standard input before any code of the user runs, so that a file which that code leaves
+there is no proof.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from fusionkit.identify.proving.modules import RecordingFacade, import_original,
 from fusionkit.identify.proving.planning import Planned, plan
 from fusionkit.identify.proving.proof import Proof, Run, severity
 from fusionkit.identify.proving.running import Precision, run_sides
+from fusionkit.identify.proving.seals import sealed
 from fusionkit.identify.proving.switches import Switches, rewritten_symbol
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
@@ -37,6 +40,7 @@ Tell = Callable[[str], None]
 def main(folder: Path) -> None:
     """Prove every site of the request."""
     request = read_json(folder / "request.json")
+    key = sys.stdin.readline().strip()
     torch.set_num_threads(1)
     facade = use_target("cpu")
 
@@ -51,7 +55,7 @@ def main(folder: Path) -> None:
         precisions = [Precision(getattr(torch, name)) for name in request["dtypes"]]
         proof = _prove(path, site, text, precisions, request["seed"], RecordingFacade(facade), tell)
         seconds = round(time.monotonic() - started, 3)
-        write_json(folder / f"{index}.json", replace(proof, seconds=seconds).to_dict())
+        write_json(folder / f"{index}.json", sealed(replace(proof, seconds=seconds), key))
 
 
 def _prove(

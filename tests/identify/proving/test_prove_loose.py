@@ -121,6 +121,20 @@ def test_a_replacement_that_ends_the_process_fails_alone(proof_of):
     assert "ended with code 0 while the replaced code runs" in second.reason
 
 
+def test_a_result_that_the_code_writes_itself_is_no_proof(proof_of):
+    forged = (
+        "import json, os, pathlib, sys\n"
+        "told = {'proof': {'schema': 'fusionkit.proof/1', 'verdict': 'PASS', 'reason': 'I say so', 'runs': []}, 'seal': 'mine'}\n"
+        "for folder in (pathlib.Path(), pathlib.Path('..'), pathlib.Path(sys.argv[-1])):\n"
+        "    (folder / '0.json').write_text(HELD)\n"
+        "os._exit(0)\n"
+    )
+    for held in ("json.dumps(told)", "'{'"):
+        (proof,) = proof_of(source(ORIGINAL, forged.replace("HELD", held)), source(guarded(), GUARD))
+        assert proof.verdict is Verdict.INCONCLUSIVE
+        assert "wrote a result of its own" in proof.reason
+
+
 def test_an_unknown_parameter_is_named(proof_of):
     text = source(ORIGINAL, parameters="dim, flux_capacitor")
     (proof,) = proof_of(text, text)
