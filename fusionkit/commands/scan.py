@@ -13,6 +13,8 @@ from fusionkit.errors import MisuseError
 if TYPE_CHECKING:
     from fusionkit.identify.candidates import ScanReport
 
+_MOST_PROCESSES = 256
+
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -27,7 +29,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="run replacement and original side by side on target cpu; this imports and runs the scanned code",
     )
     parser.add_argument(
-        "--time-limit", type=float, metavar="S", help="what one proof may take (default: 180 seconds)"
+        "--time-limit", type=_seconds, metavar="S", help="what one proof may take (default: 180 seconds)"
     )
     parser.add_argument("--out", type=Path, metavar="REPORT.md", help="write the identification report")
     parser.add_argument("--lang", choices=("zh", "en"), default="zh", help="of the report (default: zh)")
@@ -37,15 +39,34 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wheel", type=Path, metavar="WHEEL", help="the torch_npu wheel that the report looks the API up in"
     )
-    parser.add_argument("--processes", type=int, metavar="N", help="how many read (default: one per core)")
+    parser.add_argument("--processes", type=_count, metavar="N", help="how many read (default: one per core)")
     parser.add_argument("--no-cache", action="store_true", help="read every file anew")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST_PROCESSES}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
 
 
 def _scan(arguments: argparse.Namespace) -> int:
     from fusionkit.identify.scan import only, scan
 
     _check_out(arguments.out)
+    for given in (arguments.profile, arguments.wheel):
+        if given is not None and not given.exists():
+            raise MisuseError(f"{given}: no such file")
     step("reading")
     report = scan(arguments.paths, processes=arguments.processes, cache=not arguments.no_cache, tell=step)
     report = only(report, arguments.op)

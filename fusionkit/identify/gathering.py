@@ -43,6 +43,8 @@ def is_modular_source(path: Path) -> bool:
 
 
 def _files(target: str | Path) -> Iterator[Path]:
+    if not str(target):
+        raise MisuseError("an empty name is no path; say . for the folder that you are in")
     path = Path(target)
     if path.is_dir():
         yield from _below(path)
