@@ -23,7 +23,11 @@ _GIVEN_ANYWAY = (
     "heads",
     "kv_heads",
     "dropout",
-)  # defaults that are large, random or not there
+    "eps",
+    "norm_eps",
+    "epsilon",
+    "variance_epsilon",
+)  # defaults that are large, random, not there or the op's own
 _GIVEN = "attn"  # the parameter by which a processor gets its attention module
 
 

@@ -14,6 +14,7 @@ import torch
 
 from fusionkit.identify.proving import rotary_tables
 from fusionkit.identify.proving.setting import Setting
+from fusionkit.identify.proving.sizes import EPS
 
 Maker = Callable[[Setting], Any]
 
@@ -30,7 +31,7 @@ BUILD: dict[str, str | int | float | bool | None] = {
     "kv_heads": "heads", "num_kv_heads": "kv_heads", "num_key_value_heads": "kv_heads",
     "head_dim": "head_dim", "dim_head": "head_dim", "attention_head_dim": "head_dim", "key_dim": "head_dim",
     "num_experts": "experts", "top_k": "top_k",
-    "layer_idx": 0, "layer_id": 0, "layer_index": 0, "eps": 1e-5, "norm_eps": 1e-5, "epsilon": 1e-5, "variance_epsilon": 1e-5,
+    "layer_idx": 0, "layer_id": 0, "layer_index": 0, "eps": EPS, "norm_eps": EPS, "epsilon": EPS, "variance_epsilon": EPS,
     "dropout": 0.0, "attention_dropout": 0.0, "bias": True, "use_bias": True, "elementwise_affine": True,
     "group_size": "head_dim", "expansion": 2, "hidden_act": "silu", "use_grouped_mm": False, "scale": 0.3,
 }  # fmt: skip
@@ -119,7 +120,7 @@ _CALL: dict[str, Maker | str | int | float | bool] = {
     "attn_mask": lambda _: None, "dropout": 0.0, "head_mask": lambda _: None, "output_attentions": False,
     "top_k_index": _top_k_index, "top_k_weights": _top_k_weights, "selected_experts": _top_k_index,
     "routing_weights": _top_k_weights, "router_indices": _top_k_index, "past_key_values": lambda _: None,
-    "x1": "B S F", "x3": "B S F", "gate_up": "B S F", "eps": 1e-5, "variance_epsilon": 1e-5, "weight": "C",
+    "x1": "B S F", "x3": "B S F", "gate_up": "B S F", "eps": EPS, "variance_epsilon": EPS, "weight": "C",
     "config": lambda s: s.config, "cu_seqlens": lambda s: torch.tensor([0, s.length], dtype=torch.int32),
 }  # fmt: skip
 

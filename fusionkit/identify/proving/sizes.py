@@ -58,8 +58,12 @@ CONFIG_FIELDS: dict[str, str] = {
 }  # fmt: skip
 """Field of a configuration -> number of Sizes. Sources: the configuration files of transformers 5.24 and diffusers."""
 
+EPS = 1e-2
+"""No class's and no op's default, so that an epsilon which a replacement loses shows in the numbers."""
+
 CONFIG_CONSTANTS: dict[str, Any] = {
     "q_lora_rank": 32, "kv_lora_rank": 32, "vocab_size": 64, "num_hidden_layers": 2, "num_layers": 2,
+    "rms_norm_eps": EPS, "norm_eps": EPS, "layer_norm_eps": EPS, "layer_norm_epsilon": EPS, "norm_epsilon": EPS,
     "n_group": 1, "topk_group": 1, "attention_dropout": 0.0, "hidden_dropout": 0.0, "dropout": 0.0,
     "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "dropout_rate": 0.0, "attn_pdrop": 0.0,
     "resid_pdrop": 0.0, "pad_token_id": 0, "max_position_embeddings": 128, "moe_router_jitter_noise": 0.0,

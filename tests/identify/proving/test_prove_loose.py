@@ -121,6 +121,26 @@ def test_a_replacement_that_ends_the_process_fails_alone(proof_of):
     assert "ended with code 0 while the replaced code runs" in second.reason
 
 
+def test_an_epsilon_that_is_lost_shows_though_class_and_op_share_a_default(proof_of):
+    kept = "variance = x.float().pow(2).mean(-1, keepdim=True)\n" + (
+        "return (x.float() * torch.rsqrt(variance + self.eps) * self.weight.float()).to(x.dtype)"
+    )
+
+    def text(fused):
+        body = f"if torch_npu is not None:\n    {fused}\nelse:\n" + textwrap.indent(kept, "    ")
+        return with_eps(source(body, GUARD, "dim, eps=1e-6"))
+
+    right = "return torch_npu.npu_rms_norm(x, self.weight, epsilon=self.eps)[0]"
+    lost = "return torch_npu.npu_rms_norm(x, self.weight)[0]"
+    original = with_eps(source(kept, parameters="dim, eps=1e-6"))
+    one, other = proof_of(original, text(right), text(lost), dtypes=("float32",))
+    assert (one.verdict, other.verdict) == (Verdict.PASS, Verdict.FAIL), (one.reason, other.reason)
+
+
+def with_eps(text):
+    return text.replace("self.use_fused_norm = False", "self.use_fused_norm = False\n        self.eps = eps")
+
+
 def test_a_result_that_the_code_writes_itself_is_no_proof(proof_of):
     forged = (
         "import json, os, pathlib, sys\n"
