@@ -16,6 +16,10 @@ from fusionkit.identify.replacing.fused_attention import (
 from fusionkit.identify.replacing.place import Place
 from fusionkit.identify.replacing.replacement import Change, Unfit
 
+CAUSAL_NOTE = (
+    "is_causal makes a whole Sq x Skv mask at every call: for long sequences make the 2048 x 2048 template once and hand it"
+    " over with sparse_mode 2, which is aligned at the top left as well"
+)
 _SIGNATURE = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _CHOICES = ("backend", "parallel_config")  # of dispatch_attention_fn: None leaves it to the default
 
@@ -36,7 +40,8 @@ def replace_library_attention(place: Place) -> Change:
     dtype, mask = place.fresh("compute_dtype"), _mask(place, given, operands, lines)
     lines += dtype_lines(place, operands, dtype)
     conditions = (*_rank(given), *_dropout(place, given), *_chosen(place, given))
-    notes = (MASK_NOTE, EMPTY_ROW_NOTE) if mask else ()
+    notes = (MASK_NOTE, EMPTY_ROW_NOTE) if _is_given(given, "attn_mask") else ()
+    notes += (CAUSAL_NOTE,) if _is_given(given, "is_causal") else ()
     statement = place.statements.statement(node)
     return Change(
         place.put(node, fused_call(operands, dtype, mask)),

@@ -247,6 +247,8 @@ def test_causal_attention_gets_a_mask_of_its_own(tmp_path: Path):
     result = only(text, tmp_path / "m.py", "npu_fusion_attention")
     assert ".triu(1)" in result.new_text
     assert "atten_mask=drop_mask" in result.new_text
+    assert any("sparse_mode 2" in note for note in result.notes)
+    assert not any("float mask" in note for note in result.notes)  # there is none
 
 
 TURNED = """
