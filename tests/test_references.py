@@ -241,7 +241,7 @@ def test_both_readmes_show_the_same_code_and_stay_short():
     assert python_blocks(READMES[0]) == python_blocks(READMES[1])
     assert commands(READMES[0].read_text("utf-8")) == commands(READMES[1].read_text("utf-8"))
     for readme in READMES:
-        assert readme.read_text("utf-8").count("\n") < 300
+        assert readme.read_text("utf-8").count("\n") < 330  # two jobs
 
 
 def test_the_readmes_pattern_file_hits(tmp_path):
