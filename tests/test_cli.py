@@ -143,7 +143,9 @@ def test_an_interrupt_ends_the_kernel_and_exits_130(investigation: Any, number: 
     cell = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     investigation.add("01_n", cell)
     command = [sys.executable, "-m", "fusionkit.cli", *words(investigation)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    # A job that a shell started in the background ignores SIGINT, and so would this process.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **heard) as process:
         for _ in range(600):
             if (pid_file.exists() and pid_file.read_text()) or process.poll() is not None:
                 break
