@@ -40,7 +40,7 @@ def replace_library_attention(place: Place) -> Change:
     dtype, mask = place.fresh("compute_dtype"), _mask(place, given, operands, lines)
     lines += dtype_lines(place, operands, dtype)
     conditions = (*_rank(given), *_dropout(place, given), *_chosen(place, given))
-    notes = (MASK_NOTE, EMPTY_ROW_NOTE) if _is_given(given, "attn_mask") else ()
+    notes: tuple[str, ...] = (MASK_NOTE, EMPTY_ROW_NOTE) if _is_given(given, "attn_mask") else ()
     notes += (CAUSAL_NOTE,) if _is_given(given, "is_causal") else ()
     statement = place.statements.statement(node)
     return Change(
