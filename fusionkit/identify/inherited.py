@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
 
 from fusionkit.identify.scan_file import Site, sites_of_class
@@ -13,14 +12,11 @@ from fusionkit.identify.source.project import lineage
 _RUN_AS_CLASS = ("forward", "__call__")
 
 
-def inherited_sites(file: SourceFile, scanned: frozenset[str]) -> Iterator[tuple[Site, SourceClass]]:
-    """(site of the base as one of the class, the base) for each class that inherits its forward, and not all of it.
-
-    Bases whose file is scanned (`scanned`: real paths) are told there, where the code is written.
-    """
+def inherited_sites(file: SourceFile) -> Iterator[tuple[Site, SourceClass]]:
+    """(site of the base as one of the class, the base) for each class that inherits its forward from another file."""
     for cls in file.classes.values():
         base = None if _runs(cls) else next((item for item in lineage(cls) if _runs(item)), None)
-        if base is None or os.path.realpath(base.file.path) in scanned:
+        if base is None or base.file is file:
             continue
         for site in sites_of_class(base):
             if site.symbol.partition(".")[2] not in cls.methods:

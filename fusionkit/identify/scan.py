@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,7 +16,7 @@ from fusionkit.identify.existing import with_existing
 from fusionkit.identify.gathering import gather, is_modular_source
 from fusionkit.identify.ops import OP_NAMES
 from fusionkit.identify.scan_cache import keep, kept
-from fusionkit.identify.scan_worker import FileResult, scan_files, shown_name, start_worker
+from fusionkit.identify.scan_worker import FileResult, scan_files, shown_name
 
 Tell = Callable[[str], None]
 _CHUNK = 12  # files handed to a process at once
@@ -38,16 +38,13 @@ def scan(
     """
     paths = [path for path in gather(targets) if not is_modular_source(path)]
     root = common_root(targets, paths)
-    every = {os.path.realpath(path) for path in paths}
     done: dict[Path, FileResult] = {}
     for path in paths if cache else ():
         known = kept(path)
         if known is not None:
             done[path] = known
     fresh = [path for path in paths if path not in done]
-    for number, result in enumerate(
-        _read(fresh, frozenset(every), processes or os.cpu_count() or 1), start=1
-    ):
+    for number, result in enumerate(_read(fresh, processes or os.cpu_count() or 1), start=1):
         done[result.path] = result
         if cache:
             keep(result)
@@ -72,57 +69,52 @@ def common_root(targets: Sequence[str | Path], paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([os.path.abspath(folder) for folder in folders]))
 
 
-def _read(paths: Sequence[Path], every: frozenset[str], processes: int) -> Iterator[FileResult]:
+def _read(paths: Sequence[Path], processes: int) -> Iterator[FileResult]:
     if processes < 2 or len(paths) <= _FEW:
-        start_worker(every)
         for path in paths:
             yield from scan_files([path])
         return
     chunks = [paths[place : place + _CHUNK] for place in range(0, len(paths), _CHUNK)]
     lost: list[Path] = []
-    with _pool(processes, every) as pool:
-        running: dict[Future[list[FileResult]], Sequence[Path]] = {}
-        for chunk in chunks:
-            running[pool.submit(scan_files, chunk)] = chunk
+    with _pool(processes) as pool:
+        running = {pool.submit(scan_files, chunk): chunk for chunk in chunks}
         for done in as_completed(running):
             try:
                 yield from done.result()
             except BrokenProcessPool:
                 lost += running[done]
     for path in lost:
-        yield _alone(path, every)
+        yield _alone(path)
 
 
-def _alone(path: Path, every: frozenset[str]) -> FileResult:
+def _alone(path: Path) -> FileResult:
     """A file of a process that died, read by itself, so that only the one at fault is lost."""
-    with _pool(1, every) as pool:
+    with _pool(1) as pool:
         try:
             return pool.submit(scan_files, [path]).result()[0]
         except BrokenProcessPool:
             return FileResult(path, failed="the process that read it died")
 
 
-def _pool(processes: int, every: frozenset[str]) -> ProcessPoolExecutor:
-    context = get_context("spawn")
-    return ProcessPoolExecutor(processes, mp_context=context, initializer=start_worker, initargs=(every,))
+def _pool(processes: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
 
 
-def _report(targets: Sequence[str | Path], results: Iterable[FileResult], root: Path) -> ScanReport:
+def _report(targets: Sequence[str | Path], results: Sequence[FileResult], root: Path) -> ScanReport:
+    scanned = {os.path.realpath(result.path) for result in results}
     candidates: list[Candidate] = []
     failed: list[Failed] = []
     uses: list[Existing] = []
-    files = 0
     for result in results:
         name = shown_name(result.path, root)
-        files += 1
-        if result.failed:
-            failed.append(Failed(name, result.failed))
-        candidates += [result.named(candidate, name) for candidate in result.candidates]
-        uses += [result.used(use, name) for use in result.uses]
+        inherited = [item.candidate for item in result.inherited if item.base not in scanned]
+        candidates += [dataclasses.replace(item, file=name) for item in (*result.candidates, *inherited)]
+        uses += [dataclasses.replace(use, file=name) for use in result.uses]
+        failed += [Failed(name, result.failed)] if result.failed else []
     candidates.sort(key=lambda item: (item.file, item.line, OP_NAMES.index(item.op)))
     return ScanReport(
         paths=tuple(str(target) for target in targets),
-        files=files,
+        files=len(results),
         candidates=with_existing(candidates, uses),
         failed=tuple(failed),
         uses=tuple(uses),

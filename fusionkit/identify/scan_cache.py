@@ -11,9 +11,11 @@ from typing import Any
 
 from fusionkit.errors import FusionKitError
 from fusionkit.identify.candidates import Candidate, Existing
-from fusionkit.identify.scan_worker import FileResult
+from fusionkit.identify.scan_worker import FileResult, Inherited
 from fusionkit.npu.dry.cache_folder import SCANS, cache_root
-from fusionkit.store import read_json, write_json
+from fusionkit.store import read_json, sha256_file, write_json
+
+_PARTS = ("candidates", "inherited", "uses")
 
 
 def kept(path: Path) -> FileResult | None:
@@ -21,7 +23,7 @@ def kept(path: Path) -> FileResult | None:
     try:
         held = read_json(_place(path))
         same = held["rules"] == _rules() and all(
-            _hash(Path(name)) == told for name, told in held["hashes"].items()
+            sha256_file(Path(name)) == told for name, told in held["hashes"].items()
         )
         return _result(path, held) if same and str(path) in held["hashes"] else None
     except (FusionKitError, OSError, KeyError, TypeError, ValueError):
@@ -33,11 +35,9 @@ def keep(result: FileResult) -> None:
     if result.failed:
         return
     try:
-        hashes = {name: _hash(Path(name)) for name in (str(result.path), *result.read_with)}
-        candidates = [dataclasses.asdict(item) for item in result.candidates]
-        uses = [dataclasses.asdict(item) for item in result.uses]
-        held = {"rules": _rules(), "hashes": hashes, "candidates": candidates, "uses": uses}
-        write_json(_place(result.path), held)
+        hashes = {name: sha256_file(Path(name)) for name in (str(result.path), *result.read_with)}
+        parts = {name: [dataclasses.asdict(item) for item in getattr(result, name)] for name in _PARTS}
+        write_json(_place(result.path), {"rules": _rules(), "hashes": hashes, **parts})
     except (FusionKitError, OSError, ValueError):  # a name that JSON cannot hold
         return
 
@@ -48,18 +48,18 @@ def _place(path: Path) -> Path:
 
 
 def _result(path: Path, held: dict[str, Any]) -> FileResult:
-    candidates = tuple(_candidate(item) for item in held["candidates"])
-    return FileResult(path, candidates, tuple(Existing(**item) for item in held["uses"]))
+    return FileResult(
+        path,
+        tuple(_candidate(item) for item in held["candidates"]),
+        tuple(Inherited(_candidate(item["candidate"]), item["base"]) for item in held["inherited"]),
+        tuple(Existing(**item) for item in held["uses"]),
+    )
 
 
 def _candidate(item: dict[str, Any]) -> Candidate:
     return Candidate(
         **{**item, "places": tuple(item["places"]), "hazards": tuple(item["hazards"]), "existing": ()}
     )
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @cache

@@ -19,42 +19,38 @@ from fusionkit.identify.existing import uses_of_file
 from fusionkit.identify.inherited import inherited_sites
 from fusionkit.identify.judgement import judge
 from fusionkit.identify.reading import UnreadableError, read_source
-from fusionkit.identify.scan_file import sites_of_file
+from fusionkit.identify.scan_file import Site, sites_of_file
+from fusionkit.identify.source.files import SourceClass
 from fusionkit.identify.source.project import consulted
 
 LONGEST_S = 60  # that one file may take
 
-# The files of the scan (real paths), set once for each process.
-_scanned: frozenset[str] = frozenset()
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A candidate whose code a class inherits; `base`: the real path of the file that it is written in."""
+
+    candidate: Candidate
+    base: str
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What one file held; `failed` says in one line why it could not be read. `read_with`: other files consulted."""
+    """What one file held; `failed` says in one line why it could not be read. `read_with`: other files consulted.
+
+    What is `inherited` counts only where the file of the base is not scanned itself, which the file alone cannot tell.
+    """
 
     path: Path
     candidates: tuple[Candidate, ...] = ()
+    inherited: tuple[Inherited, ...] = ()
     uses: tuple[Existing, ...] = ()
     failed: str = ""
     read_with: tuple[str, ...] = ()
 
-    def named(self, candidate: Candidate, name: str) -> Candidate:
-        """A candidate under the name that its file has in this report."""
-        return dataclasses.replace(candidate, file=name)
-
-    def used(self, use: Existing, name: str) -> Existing:
-        """A use under the name that its file has in this report."""
-        return dataclasses.replace(use, file=name)
-
 
 class _TooLongError(Exception):
     pass
-
-
-def start_worker(scanned: frozenset[str]) -> None:
-    """Tell a process which files the scan reads."""
-    global _scanned
-    _scanned = scanned
 
 
 def scan_files(paths: Sequence[Path]) -> list[FileResult]:
@@ -67,11 +63,9 @@ def _scan_file(path: Path) -> FileResult:
     try:
         with _at_most(LONGEST_S), consulted() as read_with:
             file = read_source(path)
-            found = [judge(site, file) for site in sites_of_file(file)]
-            for site, base in inherited_sites(file, _scanned):
-                told = judge(site, base.file)
-                found.append(dataclasses.replace(told, inherited_from=f"{base.file.path.name}:{base.name}"))
-            return FileResult(path, tuple(found), uses_of_file(file), read_with=tuple(sorted(read_with)))
+            found = tuple(judge(site, file) for site in sites_of_file(file))
+            inherited = tuple(_inherited(site, base) for site, base in inherited_sites(file))
+            return FileResult(path, found, inherited, uses_of_file(file), read_with=tuple(sorted(read_with)))
     except UnreadableError as error:
         return FileResult(path, failed=str(error))
     except _TooLongError:
@@ -81,6 +75,11 @@ def _scan_file(path: Path) -> FileResult:
         return FileResult(
             path, failed=f"the scan itself broke on it: {type(error).__name__}: {words}; please report it"
         )
+
+
+def _inherited(site: Site, base: SourceClass) -> Inherited:
+    told = dataclasses.replace(judge(site, base.file), inherited_from=f"{base.file.path.name}:{base.name}")
+    return Inherited(told, os.path.realpath(base.file.path))
 
 
 def shown_name(path: Path, root: Path) -> str:

@@ -93,6 +93,13 @@ def test_what_is_kept_is_read_again_when_anything_changed(package):
     assert symbols() == ["Norm"]
 
 
+def test_what_is_kept_of_a_class_alone_does_not_count_twice_beside_its_base(package):
+    alone, both = [package / "child.py"], [package]
+    assert told(scan(alone)) == [("child.py", "Child", "npu_rms_norm")]
+    assert told(scan(both)) == told(scan(both, cache=False)) == [("base.py", "Norm", "npu_rms_norm")]
+    assert told(scan(alone)) == [("child.py", "Child", "npu_rms_norm")]  # and the other way round
+
+
 def test_the_kept_result_equals_the_fresh_one(package):
     fresh = scan([package])
     assert scan([package]) == fresh
