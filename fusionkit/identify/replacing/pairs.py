@@ -40,7 +40,7 @@ def rotated_pair(place: Place) -> Pair:
     if peel(two["cos"][0]) is not peel(x2) or peel(two["sin"][0]) is not peel(x1):
         raise Unfit("the two results are not of one pair")
     layout, end = _layout(place, joined)
-    taken = {pair_layout(place.unit, x1), pair_layout(place.unit, x2)}
+    taken = {pair_layout(x1), pair_layout(x2)}
     if taken != {layout} and (taken, layout) != ({INTERLEAVED}, HALF):
         raise Unfit("the pairs are taken from one layout and put back into another")
     x = _whole(x1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusionkit.identify.rules.attention_hazards import eager_hazards, library_hazards
 from fusionkit.identify.rules.unit import Found, Unit, named
-from fusionkit.identify.source.values import PASSED, Value, peel
+from fusionkit.identify.source.values import PASSED, Value, behind, peel
 
 OP = "npu_fusion_attention"
 _PRODUCTS = ("matmul", "einsum", "baddbmm", "addmm")
@@ -36,7 +36,8 @@ def find_attention(unit: Unit) -> Iterator[Found]:
 def _written_out(unit: Unit, values: Value) -> tuple[Value, Value] | None:
     """(normalised scores, scores) if `values` multiplies probabilities with something."""
     for operand in values.args:
-        normal = _along(operand, lambda item: _is_normalisation(unit, item), 9)
+        through = behind(operand, 9, lambda item: item.op in _BETWEEN)
+        normal = next((item for item in through if _is_normalisation(unit, item)), None)
         if normal is None:
             continue
         scores = _scores_behind(unit, normal)
@@ -45,20 +46,14 @@ def _written_out(unit: Unit, values: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def _scores_behind(unit: Unit, normal: Value, depth: int = 16) -> Value | None:
+def _scores_behind(unit: Unit, normal: Value) -> Value | None:
     """The product of query and key that was normalised; submodules are not looked behind, own methods are."""
-    front, seen = [normal.args[0]], {id(normal)}
-    for _ in range(depth):
-        below: list[Value] = []
-        for item in front:
-            if item.op in _PRODUCTS:
-                return item
-            own = item.op == "module" and unit.cls is not None and item.name in unit.cls.methods
-            if own or item.op not in ("module", "linear", "call_method", "param", "attr"):
-                below += [arg for arg in item.args if id(arg) not in seen]
-                seen.update(id(arg) for arg in item.args)
-        front = below
-    return None
+
+    def enters(item: Value) -> bool:
+        own = item.op == "module" and unit.cls is not None and item.name in unit.cls.methods
+        return own or item.op not in ("module", "linear", "call_method", "param", "attr")
+
+    return next((item for item in behind(normal.args[0], 16, enters) if item.op in _PRODUCTS), None)
 
 
 def _is_weighting(values: Value, normal: Value) -> bool:
@@ -76,18 +71,3 @@ def _is_normalisation(unit: Unit, value: Value) -> bool:
     return (
         value.op in ("call", "module") and bool(value.args) and any(word in last for word in _SOFTMAX_NAMES)
     )
-
-
-def _along(value: Value, wanted: object, depth: int) -> Value | None:
-    """The nearest value that is `wanted`, going back through what may lie between probabilities and values."""
-    front, seen = [value], {id(value)}
-    for _ in range(depth):
-        below: list[Value] = []
-        for item in front:
-            if callable(wanted) and wanted(item):
-                return item
-            if item.op in _BETWEEN:
-                below += [arg for arg in item.args if id(arg) not in seen]
-                seen.update(id(arg) for arg in item.args)
-        front = below
-    return None

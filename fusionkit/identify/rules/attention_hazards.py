@@ -29,7 +29,7 @@ def library_hazards(unit: Unit, call: Value) -> frozenset[str]:
     if unit.dispatched:
         found.add("dispatch_elsewhere")
     scale = call.arg(6, "scale")
-    if scale is not None and _is_other_scale(unit, unit.cls, scale):
+    if scale is not None and _is_other_scale(unit.cls, scale):
         found.add("scale_not_rsqrt_d")
     return frozenset(found)
 
@@ -128,7 +128,7 @@ def _is_scaled(unit: Unit, scores: Value, steps: list[Value]) -> bool:
         return True
     scales += list((scores.kwargs or {}).values())
     told = [item for item in scales if not has_product(item)]
-    return bool(told) and not any(_is_other_scale(unit, unit.cls, item) for item in told)
+    return bool(told) and not any(_is_other_scale(unit.cls, item) for item in told)
 
 
 def has_product(value: Value) -> bool:
@@ -136,7 +136,7 @@ def has_product(value: Value) -> bool:
     return find(value, lambda item: item.op in ("matmul", "einsum", "linear", "module"), 8) is not None
 
 
-def _is_other_scale(unit: Unit, cls: SourceClass | None, scale: Value) -> bool:
+def _is_other_scale(cls: SourceClass | None, scale: Value) -> bool:
     """Whether a scale is visibly something else than 1 / sqrt(head_dim)."""
     for side in sides(peel(scale)):
         held: Value | None = side
@@ -155,7 +155,6 @@ def _is_other_scale(unit: Unit, cls: SourceClass | None, scale: Value) -> bool:
                 return True
             if value.op == "pow" and find(value, lambda item: "scalar" in item.name, 4) is not None:
                 return True
-    del unit
     return False
 
 
@@ -188,4 +187,4 @@ def _callers(unit: Unit) -> Iterator[tuple[SourceClass, FunctionNode]]:
 def _other_scale_passed(unit: Unit, cls: SourceClass, method: FunctionNode) -> bool:
     flow = unit.file.flow(method)
     scales = [value.kwargs["scaling"] for value in flow.values if value.kwargs and "scaling" in value.kwargs]
-    return any(_is_other_scale(unit, cls, scale) for scale in scales)
+    return any(_is_other_scale(cls, scale) for scale in scales)

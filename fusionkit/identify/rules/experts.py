@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 
 from fusionkit.identify.rules.unit import Found, Unit, named
 from fusionkit.identify.source.files import SourceClass
@@ -122,7 +123,7 @@ def _hazards(unit: Unit) -> frozenset[str]:
     found = set()
     if unit.dispatched:
         found.add("dispatch_elsewhere")
-    if unit.depends_on_data or _loops_over_experts(unit):
+    if unit.depends_on_data:
         found.add("dynamic_shape")
     if _is_transposed(unit):
         found.add("weight_layout_EN_K")
@@ -131,10 +132,6 @@ def _hazards(unit: Unit) -> frozenset[str]:
     if any(item.op == "clamp" for item in unit.flow.values):
         found.add("clamp_or_bias_in_gate")
     return frozenset(found)
-
-
-def _loops_over_experts(unit: Unit) -> bool:
-    return unit.depends_on_data and any("expert" in ast.unparse(loop.iter) for loop in unit.flow.loops)
 
 
 def _is_transposed(unit: Unit) -> bool:
@@ -155,15 +152,9 @@ def _stack_in(unit: Unit, value: Value) -> bool:
 def _has_bias(unit: Unit) -> bool:
     if any(value.op == "attr" and "bias" in value.name for value in unit.flow.values):
         return True
-    for value in unit.flow.values:
-        if _is_expert_call(value):
-            for _, cls in unit.class_of(value):
-                if cls is not None and any(_is_biased(item) for item in cls.attributes.values()):
-                    return True
-    return any(
-        cls is not None and any(_is_biased(item) for item in cls.attributes.values())
-        for cls in _kept_by_name(unit)
-    )
+    called = (cls for value in unit.flow.values if _is_expert_call(value) for _, cls in unit.class_of(value))
+    classes = (cls for cls in chain(called, _kept_by_name(unit)) if cls is not None)
+    return any(_is_biased(built) for cls in classes for built in cls.attributes.values())
 
 
 def _kept_by_name(unit: Unit) -> Iterator[SourceClass | None]:

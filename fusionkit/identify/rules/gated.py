@@ -49,8 +49,6 @@ def _is_other(unit: Unit, other: Value, activated: Value) -> bool:
             return False
         if side.op == "attr" and side.args[0].name == "self":
             return False
-        if side.op == "getitem" and side.args[0].op in ("attr", "param", "getitem") and _is_mask(side):
-            return False
         if _is_mask(side):
             return False
         found = activation(unit, side)

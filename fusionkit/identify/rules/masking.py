@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusionkit.identify.rules.unit import Found, Unit, indices, is_boolean, named
-from fusionkit.identify.source.values import PASSED, Value, find, peel, sides
+from fusionkit.identify.source.values import PASSED, Value, behind, find, peel, sides
 
 # Behind these the tensor is another one than the scores: a product, what a submodule gives, a selection or a mean.
 _SCORES_END = (
@@ -21,49 +21,40 @@ _SCORES_END = (
     "index_select",
 )
 
+_FILLS = ("masked_fill", "where")
+
 
 def find_masked_softmaxes(unit: Unit) -> Iterator[Found]:
     """A softmax over scores that a mask was laid on before."""
     if not unit.runs:
         return
     for softmax in unit.of("softmax"):
-        hazards = mask_hazards(softmax.args[0]) if softmax.args else frozenset()
-        if hazards is not None and softmax.args and _is_masked(softmax.args[0]):
-            yield Found("npu_scaled_masked_softmax", softmax, hazards)
+        if softmax.args and _is_masked(softmax.args[0]):
+            yield Found("npu_scaled_masked_softmax", softmax, mask_hazards(softmax.args[0]))
 
 
 def mask_hazards(scores: Value) -> frozenset[str]:
     """How masks are laid on `scores`, as far back as casts, scales and sums go."""
     found = set()
     for step in trail(scores):
-        if step.op == "add" and any(_is_mask(arg) for arg in step.args):
+        if _adds_mask(step):
             found.add("mask_additive")
-        elif step.op in ("masked_fill", "where") and _keeps(step):
+        elif step.op in _FILLS and _keeps(step):
             found.add("mask_bool_keep")
     return frozenset(found)
 
 
 def trail(scores: Value, depth: int = 14) -> Iterator[Value]:
     """The ops that `scores` came through, latest first, down to the product of query and key."""
-    front, seen = [scores], {id(scores)}
-    for _ in range(depth):
-        below = []
-        for value in front:
-            yield value
-            if value.op in _SCORES_END:
-                continue
-            for arg in value.args:
-                if id(arg) not in seen:
-                    seen.add(id(arg))
-                    below.append(arg)
-        front = below
+    return behind(scores, depth, lambda item: item.op not in _SCORES_END)
 
 
 def _is_masked(scores: Value) -> bool:
-    return any(
-        step.op in ("masked_fill", "where") or (step.op == "add" and any(_is_mask(arg) for arg in step.args))
-        for step in trail(scores)
-    )
+    return any(step.op in _FILLS or _adds_mask(step) for step in trail(scores))
+
+
+def _adds_mask(step: Value) -> bool:
+    return step.op == "add" and any(_is_mask(arg) for arg in step.args)
 
 
 def _is_mask(value: Value) -> bool:
@@ -114,7 +105,7 @@ def find_mask_assignments(unit: Unit) -> Iterator[Found]:
         return
     for value in unit.of("setitem"):
         base, index, assigned = value.args
-        if _is_numpy(unit, base):
+        if _is_numpy(base):
             continue
         if any(is_boolean(item) for item in indices(index)) and _is_independent(assigned):
             yield Found("affinity_index_put", value)
@@ -127,8 +118,5 @@ def _is_independent(assigned: Value) -> bool:
     return inner.op == "neg" or inner.op == "global"
 
 
-def _is_numpy(unit: Unit, base: Value) -> bool:
-    del unit
-    return (
-        find(base, lambda item: item.name.startswith("numpy.") or item.name.startswith("np."), 6) is not None
-    )
+def _is_numpy(base: Value) -> bool:
+    return find(base, lambda item: item.name.startswith(("numpy.", "np.")), 6) is not None

@@ -170,24 +170,23 @@ def _hazards(unit: Unit, products: list[Value], eps_inside: bool) -> frozenset[s
         weighted = _weighted(outer, calls)
     if not weighted:
         found.add("weight_none")
-    for product, weight, was_cast in weighted:
+    for weight, was_cast in weighted:
         found |= _weight_hazards(unit, weight)
         if was_cast:
             found.add("dtype_order")
-        del product
     if unit.dispatched:
         found.add("dispatch_elsewhere")
     return frozenset(found)
 
 
-def _weighted(unit: Unit, normalised: list[Value]) -> list[tuple[Value, Value, bool]]:
-    """(product, weight, whether a cast lies between the norm and it) for each product with a weight."""
+def _weighted(unit: Unit, normalised: list[Value]) -> list[tuple[Value, bool]]:
+    """(weight, whether a cast lies between the norm and it) for each product with a weight."""
     found = []
     front = [(item, False) for item in normalised]
     seen = {(id(item), False) for item in normalised}
     for item in normalised:  # weight * x * rsqrt: the weight may stand in the first product already
         for factor in factors(item.args[0] if item.op == "div" else item, FORMS):
-            found += [(item, weight, False) for weight in sides(factor) if _is_weight(weight)]
+            found += [(weight, False) for weight in sides(factor) if _is_weight(weight)]
     for _ in range(8):
         following = []
         for item, was_cast in front:
@@ -198,7 +197,7 @@ def _weighted(unit: Unit, normalised: list[Value]) -> list[tuple[Value, Value, b
                 if user.op == "mul":
                     other = user.args[1] if user.args[0] is item else user.args[0]
                     weights = [side for side in sides(other) if _is_weight(side)]
-                    found += [(user, weight, was_cast) for weight in weights]
+                    found += [(weight, was_cast) for weight in weights]
                     following.append((user, was_cast))
                 elif user.op in CASTS:
                     following.append((user, was_cast or not _to_float32(user)))

@@ -88,7 +88,7 @@ def _hazards(unit: Unit, with_cos: tuple[str, Value, Value], with_sin: tuple[str
     layout = rotation(unit, with_sin[1])
     turned = layout is not None
     if layout is None:
-        layout = pair_layout(unit, with_cos[1]) or pair_layout(unit, with_sin[1])
+        layout = pair_layout(with_cos[1]) or pair_layout(with_sin[1])
         if layout is not None:
             found.add("rope_half_width_cos_sin")
     if layout == INTERLEAVED:

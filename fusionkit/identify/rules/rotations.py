@@ -47,9 +47,8 @@ def _joined(value: Value) -> Iterator[tuple[str, bool]]:
         yield (HALF if inner.op == "cat" else INTERLEAVED), negated[1]
 
 
-def pair_layout(unit: Unit, value: Value) -> str | None:
+def pair_layout(value: Value) -> str | None:
     """The layout of one member of a pair: x[..., 0::2], a part of chunk(2, -1), of reshape(..., -1, 2).unbind(-1)."""
-    del unit
     for side in sides(peel(value)):
         side = peel(side)
         if side.op == "getitem":

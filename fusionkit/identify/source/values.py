@@ -111,20 +111,26 @@ def factors(value: Value, ops: frozenset[str] = PASSED) -> list[Value]:
     return found
 
 
-def find(value: Value, wanted: Callable[[Value], bool], depth: int = 12) -> Value | None:
-    """The nearest value (breadth first) among `value` and what it is made of, at most `depth` steps away."""
+def behind(
+    value: Value, depth: int, enters: Callable[[Value], bool] = lambda _: True, *, keywords: bool = False
+) -> Iterator[Value]:
+    """`value` and what it is made of, nearest first, each once, fewer than `depth` steps away.
+
+    `enters` says whether what an item is made of is looked at; `keywords`: its keyword arguments as well.
+    """
     front, seen = [value], {id(value)}
     for _ in range(depth):
         below: list[Value] = []
         for item in front:
-            if wanted(item):
-                return item
-            operands = (*item.args, *item.kwargs.values()) if item.kwargs else item.args
-            for operand in operands:
-                if id(operand) not in seen:
-                    seen.add(id(operand))
-                    below.append(operand)
-        if not below:
-            return None
+            yield item
+            if enters(item):
+                operands = (*item.args, *item.kwargs.values()) if keywords and item.kwargs else item.args
+                fresh = [operand for operand in dict.fromkeys(operands) if id(operand) not in seen]
+                seen.update(map(id, fresh))
+                below += fresh
         front = below
-    return None
+
+
+def find(value: Value, wanted: Callable[[Value], bool], depth: int = 12) -> Value | None:
+    """The nearest of `value` and what it is made of that is `wanted`, fewer than `depth` steps away."""
+    return next((item for item in behind(value, depth, keywords=True) if wanted(item)), None)
