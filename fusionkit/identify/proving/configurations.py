@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from fusionkit.identify.proving.sizes import Sizes, make_small
+from fusionkit.identify.source.configurations import annotated_configs
 from fusionkit.identify.source.files import SourceFile
-
-_CLASS = re.compile(r"\b\w*Config\b")
-_CLIMB = 6  # classes that build classes that build ...
 
 FORCED = {"_attn_implementation": "eager", "_experts_implementation": "eager"}
 """Attribute of a configuration -> implementation under which the code as written runs."""
@@ -33,12 +29,7 @@ def small_configs(module: ModuleType, source: SourceFile, name: str, sizes: Size
 
 def config_classes(module: ModuleType, source: SourceFile, name: str) -> list[type]:
     """Configuration classes, those annotated nearest to `name` first, then all that the module imports."""
-    told: list[str] = []
-    front = [name]
-    for _ in range(_CLIMB):
-        for item in front:
-            told += _annotated(source, item)
-        front = [cls.name for cls in source.classes.values() if any(cls.builds(item) for item in front)]
+    told = [config for level in annotated_configs(source, name) for config in level]
     told += [held for held in vars(module) if held.endswith("Config")]
     found = [vars(module).get(item) for item in dict.fromkeys(told)]
     return [item for item in found if inspect.isclass(item) and item.__name__ != "PreTrainedConfig"]
@@ -49,13 +40,3 @@ def force_eager(config: Any) -> None:
     for name, value in FORCED.items():
         if hasattr(config, name):
             setattr(config, name, value)
-
-
-def _annotated(source: SourceFile, name: str) -> Iterator[str]:
-    cls = source.classes.get(name)
-    function = cls.methods.get("__init__") if cls else source.functions.get(name)
-    if function is None:
-        return
-    for argument in (*function.args.args, *function.args.kwonlyargs):
-        if argument.annotation is not None:
-            yield from _CLASS.findall(ast.unparse(argument.annotation))

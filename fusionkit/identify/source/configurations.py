@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from fusionkit.identify.source.files import SourceClass
+from fusionkit.identify.source.files import SourceClass, SourceFile
 from fusionkit.identify.source.project import note_consulted, stamp
+
+_CONFIG = re.compile(r"\b\w*Config\b")
 
 
 def config_defaults(cls: SourceClass, name: str) -> list[str]:
@@ -22,7 +25,7 @@ def config_defaults(cls: SourceClass, name: str) -> list[str]:
         note_consulted(path)
     held = _defaults_of(paths, tuple(map(stamp, paths)))
     having = {config: values[name] for config, values in held.items() if name in values}
-    for told_by in _annotations_upwards(cls) if having else ():
+    for told_by in annotated_configs(cls.file, cls.name) if having else ():
         told = [having[item] for item in told_by if item in having]
         if told:
             return told
@@ -36,27 +39,21 @@ def _part(name: str) -> str:
     return next((word for word in ("Vision", "Audio", "Speech", "Vit", "Perceiver") if word in name), "Text")
 
 
-def _annotations_upwards(cls: SourceClass, depth: int = 6) -> Iterator[list[str]]:
-    """Annotated configurations of the class, of the classes of the file that build it, of those that build these."""
-    front = [cls]
+def annotated_configs(file: SourceFile, name: str, depth: int = 6) -> Iterator[list[str]]:
+    """Configurations annotated by a class or function of the file, then by the classes that build it, and so on up."""
+    front = [name]
     for _ in range(depth):
-        yield [name for item in front for name in _annotations(item)]
-        front = [
-            other for other in cls.file.classes.values() if any(other.builds(item.name) for item in front)
-        ]
+        yield [config for item in front for config in _annotations(file, item)]
+        front = [cls.name for cls in file.classes.values() if any(cls.builds(item) for item in front)]
 
 
-def _annotations(cls: SourceClass) -> list[str]:
-    start = cls.methods.get("__init__")
-    if start is None:
+def _annotations(file: SourceFile, name: str) -> list[str]:
+    cls = file.classes.get(name)
+    function = cls.methods.get("__init__") if cls else file.functions.get(name)
+    if function is None:
         return []
-    told = [item.annotation for item in (*start.args.args, *start.args.kwonlyargs) if item.annotation]
-    return [
-        node.id
-        for item in told
-        for node in ast.walk(item)
-        if isinstance(node, ast.Name) and "Config" in node.id
-    ]
+    named = [item.annotation for item in (*function.args.args, *function.args.kwonlyargs) if item.annotation]
+    return [config for item in named for config in _CONFIG.findall(ast.unparse(item))]
 
 
 def _shared(one: str, other: str) -> int:
