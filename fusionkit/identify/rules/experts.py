@@ -34,9 +34,16 @@ def _calls_in_expert_loops(unit: Unit) -> Iterator[ast.Call]:
         calls = [node for item in loop.body for node in ast.walk(item) if isinstance(node, ast.Call)]
         gathers = any(isinstance(c.func, ast.Attribute) and c.func.attr in _GATHERS for c in calls)
         for call in calls:
-            is_indexed = isinstance(call.func, ast.Subscript) and "expert" in ast.unparse(call.func)
-            if _is_of_self(call.func) and (is_indexed or (counts and gathers)):
+            is_expert = isinstance(call.func, ast.Subscript) and "expert" in ast.unparse(call.func)
+            if _is_of_self(call.func) and (
+                is_expert or (counts and (gathers or _is_counted(call.func, loop)))
+            ):
                 yield call
+
+
+def _is_counted(called: ast.expr, loop: ast.For) -> bool:
+    """Whether what is called was taken from a list with the loop's own variable: self.up[i](x)."""
+    return isinstance(called, ast.Subscript) and ast.unparse(called.slice) == ast.unparse(loop.target)
 
 
 def _is_of_self(called: ast.expr) -> bool:
@@ -54,24 +61,30 @@ def _is_of_stacked(unit: Unit, value: Value) -> bool:
         return False
     for operand in value.args:
         inner = peel(operand)
-        if inner.op == "getitem" and _in_loop(inner.args[1]) and _stack(unit, inner.args[0]):
-            return True
-        if _stack(unit, inner):
+        is_taken = inner.op == "index_select" or (
+            inner.op == "getitem" and inner.args[1].op not in ("const", "slice")
+        )
+        if _stack(unit, inner.args[0] if is_taken else inner):
             return True
     return False
 
 
 def _stack(unit: Unit, value: Value) -> bool:
-    """Whether an attribute holds a parameter of three dimensions, one for each expert."""
+    """Whether an attribute holds the weights of every expert: of three dimensions, stacked rows, or a list."""
     value = peel(value)
     if value.op != "attr" or value.args[0].name != "self":
         return False
     for side in sides(unit.built(value.name) or value):
-        if side.op == "call" and side.name.endswith("Parameter") and side.args:
-            made = find(side.args[0], _is_made, 3)
-            sizes = () if made is None else _sizes(made)
-            if len(sizes) == 3 and (_of_experts(unit) or find(sizes[0], _counts_experts, 3) is not None):
-                return True
+        if side.op != "call" or not side.args:
+            continue
+        if side.name.endswith("ParameterList") and _of_experts(unit):
+            return True
+        made = find(side.args[0], _is_made, 3) if side.name.endswith("Parameter") else None
+        sizes = () if made is None else _sizes(made)
+        if len(sizes) == 3 and (_of_experts(unit) or find(sizes[0], _counts_experts, 3) is not None):
+            return True
+        if len(sizes) == 2 and sizes[0].op == "mul" and find(sizes[0], _counts_experts, 3) is not None:
+            return True
     return False
 
 
@@ -102,7 +115,7 @@ def _in_loop(index: Value) -> bool:
 
 
 def _is_expert_call(value: Value) -> bool:
-    """self.experts[i](x) or expert(x) in a loop over experts."""
+    """self.experts[i](x), getattr(self, f"expert_{i}")(x), or expert(x) in a loop over experts."""
     if value.op not in ("call", "call_method") or not value.args:
         return False
     target = value.args[0]
@@ -110,10 +123,16 @@ def _is_expert_call(value: Value) -> bool:
         return False
     if value.op == "call" and value.name:
         return False
+    if target.op == "call" and target.name == "getattr":
+        return target.node is not None and "expert" in ast.unparse(target.node)
     inner = target
     for _ in range(4):
         if inner.op in ("getitem", "loop", "part", "call") and inner.args:
-            if inner.op == "getitem" and not _in_loop(inner.args[1]) and inner.args[1].op != "call":
+            if (
+                inner.op == "getitem"
+                and not _in_loop(inner.args[1])
+                and inner.args[1].op not in ("call", "param")
+            ):
                 return False
             inner = inner.args[0]
     return inner is not target and inner.op in ("attr", "param") and "expert" in inner.name
