@@ -31,6 +31,7 @@ from fusionkit.commands import (
 )
 from fusionkit.commands.command import Command
 from fusionkit.errors import FusionKitError, RunBrokenError
+from fusionkit.visible import visible
 
 COMMANDS: tuple[Command, ...] = (
     run.RUN,
@@ -60,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
     """ArgumentParser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {visible(message)}; see {self.prog} --help\n")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(what: str, code: int) -> int:
-    sys.stderr.write(f"fusionkit: {' '.join(what.split())}\n")
+    sys.stderr.write(f"fusionkit: {visible(' '.join(what.split()))}\n")
     return code
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.store import to_json
+from fusionkit.visible import visible, visible_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,10 @@ class Command:
 
 
 def write_line(text: str) -> None:
-    """One line of result, on standard output."""
-    sys.stdout.write(text + "\n")
+    """One line of result, on standard output; what would steer a terminal is written out."""
+    sys.stdout.write(visible(text) + "\n")
 
 
 def write_result(value: Any) -> None:
     """A result as JSON, on standard output."""
-    write_line(to_json(value))
+    sys.stdout.write(visible_json(to_json(value)) + "\n")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from fusionkit.visible import visible
+
 
 def step(text: str) -> None:
     """Say what begins now, to whoever watches a terminal."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"{text} ...\n")
+        sys.stderr.write(f"{visible(text)} ...\n")
         sys.stderr.flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.visible import visible
 
 if TYPE_CHECKING:
     from fusionkit.run import PhaseOutcome, RunResult
@@ -103,7 +104,7 @@ class TerminalProgress:
 
     def notebook_started(self, index: int, total: int, name: str) -> None:
         """`[3/7] 03_register_pattern ...`"""
-        self._head = f"[{index}/{total}] {name} ..."
+        self._head = visible(f"[{index}/{total}] {name} ...")
         self._write(self._head if self._live else f"{self._head}\n")
 
     def cell_started(self, cell: int, cells: int) -> None:

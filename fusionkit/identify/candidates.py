@@ -9,6 +9,7 @@ from typing import Any
 
 from fusionkit.identify.rulings import Recommend
 from fusionkit.identify.scan_file import Site
+from fusionkit.visible import visible
 
 SCHEMA = "fusionkit.scan/1"
 
@@ -62,7 +63,7 @@ class Candidate:
     @property
     def id(self) -> str:
         """Stable name of the candidate: op, file and symbol, one of a kind in a scan."""
-        return f"{self.op}:{self.file}:{self.symbol}"
+        return visible(f"{self.op}:{self.file}:{self.symbol}")
 
     @property
     def site(self) -> Site:

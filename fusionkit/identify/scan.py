@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import closing
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
@@ -16,6 +16,7 @@ from fusionkit.identify.existing import with_existing
 from fusionkit.identify.gathering import gather, is_modular_source
 from fusionkit.identify.ops import OP_NAMES
 from fusionkit.identify.scan_cache import keep, kept
+from fusionkit.identify.scan_pool import pool, quietly
 from fusionkit.identify.scan_worker import FileResult, scan_files, shown_name
 
 Tell = Callable[[str], None]
@@ -44,12 +45,13 @@ def scan(
         if known is not None:
             done[path] = known
     fresh = [path for path in paths if path not in done]
-    for number, result in enumerate(_read(fresh, processes or os.cpu_count() or 1), start=1):
-        done[result.path] = result
-        if cache:
-            keep(result)
-        if number % 50 == 0 or number == len(fresh):
-            tell(f"read {number} of {len(fresh)} files")
+    with closing(_read(fresh, processes or os.cpu_count() or 1)) as results:
+        for number, result in enumerate(results, start=1):
+            done[result.path] = result
+            if cache:
+                keep(result)
+            if number % 50 == 0 or number == len(fresh):
+                tell(f"read {number} of {len(fresh)} files")
     return _report(targets, [done[path] for path in paths], root)
 
 
@@ -69,15 +71,16 @@ def common_root(targets: Sequence[str | Path], paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([os.path.abspath(folder) for folder in folders]))
 
 
-def _read(paths: Sequence[Path], processes: int) -> Iterator[FileResult]:
+def _read(paths: Sequence[Path], processes: int) -> Generator[FileResult, None, None]:
     if processes < 2 or len(paths) <= _FEW:
         for path in paths:
             yield from scan_files([path])
         return
     chunks = [paths[place : place + _CHUNK] for place in range(0, len(paths), _CHUNK)]
     lost: list[Path] = []
-    with _pool(processes) as pool:
-        running = {pool.submit(scan_files, chunk): chunk for chunk in chunks}
+    with pool(processes) as readers:
+        with quietly():
+            running = {readers.submit(scan_files, chunk): chunk for chunk in chunks}
         for done in as_completed(running):
             try:
                 yield from done.result()
@@ -89,15 +92,13 @@ def _read(paths: Sequence[Path], processes: int) -> Iterator[FileResult]:
 
 def _alone(path: Path) -> FileResult:
     """A file of a process that died, read by itself, so that only the one at fault is lost."""
-    with _pool(1) as pool:
+    with pool(1) as reader:
         try:
-            return pool.submit(scan_files, [path]).result()[0]
+            with quietly():
+                running = reader.submit(scan_files, [path])
+            return running.result()[0]
         except BrokenProcessPool:
             return FileResult(path, failed="the process that read it died")
-
-
-def _pool(processes: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
 
 
 def _report(targets: Sequence[str | Path], results: Sequence[FileResult], root: Path) -> ScanReport:

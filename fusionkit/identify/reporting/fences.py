@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from fusionkit.visible import visible
+
 _TICKS = re.compile(r"`+")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
 
 
 def fenced(text: str, language: str = "") -> str:
     """A code block of `text`, whatever it contains: the fence is longer than any run of backticks in it."""
     fence = "`" * max(3, _longest(text) + 1)
-    body = text.rstrip("\n")
+    body = visible(text.replace("\r\n", "\n").rstrip("\n"))
     return f"{fence}{language}\n{body}\n{fence}"
 
 
@@ -31,8 +32,8 @@ def cell(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, without control characters."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    """`text` on one line, control characters written out."""
+    return visible(" ".join(text.split()))
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -40,7 +40,7 @@ def test_a_table_has_its_rows_and_columns_whatever_stands_in_them(row, other):
 
 
 def test_control_characters_and_line_breaks_do_not_reach_a_cell():
-    assert cell("a\n| b\x00\u2028c") == "a \\| b\N{REPLACEMENT CHARACTER} c"
+    assert cell("a\n| b\x00\u2028c") == "a \\| b\\x00 c"
 
 
 def test_a_span_of_nothing_is_nothing():
