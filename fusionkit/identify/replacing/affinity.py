@@ -18,11 +18,14 @@ def replace_mask_assignment(place: Place) -> list[Change]:
     if not isinstance(node, ast.Subscript) or not isinstance(held, ast.Assign) or len(held.targets) != 1:
         raise Unfit("the assignment at a mask is not written as x[mask] = value")
     number = _number(held.value)
-    if not isinstance(node.slice, ast.Name) or not isinstance(node.value, ast.Name):
+    is_inverted = isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.Invert)
+    masked = node.slice.operand if isinstance(node.slice, ast.UnaryOp) and is_inverted else node.slice
+    if not isinstance(masked, ast.Name) or not isinstance(node.value, ast.Name):
         raise Unfit("the mask or what it is laid on is no plain name")
-    x, mask, wide = node.value.id, node.slice.id, place.fresh("assigned")
+    x, mask, wide = node.value.id, masked.id, place.fresh("assigned")
+    taken = f"(~{mask})" if is_inverted else mask
     shape = f"tuple({mask}.shape) + (1,) * ({x}.dim() - {mask}.dim())"
-    lines = [f"{wide} = {mask}.reshape({shape}).to({x}.dtype)"]
+    lines = [f"{wide} = {taken}.reshape({shape}).to({x}.dtype)"]
     text = f"{x}.mul_(1 - {wide})" + (f".add_({wide}, alpha={number!r})" if number else "")
     conditions = (f"{x}.is_floating_point()", f"{mask}.dtype == {place.in_function('bool')}")
     return [Change({held: text}, before={held: lines}, conditions=conditions, notes=(_FINITE,))]
