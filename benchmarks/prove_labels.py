@@ -1,6 +1,6 @@
 """Labels against proofs: a label whose replacement is equal at run time cannot be a wrong reading.
 
-    python benchmarks/prove_labels.py             every labelled file (an hour on two cores)
+    python benchmarks/prove_labels.py             every labelled file (twenty minutes on two cores)
     python benchmarks/prove_labels.py --files 20  a seeded sample of them
 
 For each labelled (file, symbol, op) that the scan finds, a replacement is written and proven on target cpu. PASS: the
