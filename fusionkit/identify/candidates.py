@@ -40,6 +40,7 @@ class Candidate:
     3 low. `hazards`: in the order of ops.HAZARDS, training_backward among them. `dispatch`: what decides whether this
     code runs (a key of dispatch.DISPATCHES), "" for nothing. `inherited_from`: the class that the code is written in,
     where this one inherits it. `generated_from`: the modular_*.py that a generated file names in its header.
+    `nth`: which of the definitions of its name in the file, branches of an `if` or `try`, the symbol is, from 1 on.
     `proof`: a proof's `to_dict()`, None where none was tried.
     """
 
@@ -58,12 +59,14 @@ class Candidate:
     inherited_from: str = ""
     generated_from: str = ""
     existing: tuple[Existing, ...] = ()
+    nth: int = 1
     proof: Mapping[str, Any] | None = None
 
     @property
     def id(self) -> str:
         """Stable name of the candidate: op, file and symbol, one of a kind in a scan."""
-        return visible(f"{self.op}:{self.file}:{self.symbol}")
+        twin = f"#{self.nth}" if self.nth > 1 else ""
+        return visible(f"{self.op}:{self.file}:{self.symbol}{twin}")
 
     @property
     def site(self) -> Site:

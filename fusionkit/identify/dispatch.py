@@ -89,9 +89,10 @@ def dispatch_of(site: Site, file: SourceFile) -> Dispatch | None:
 def _nodes(site: Site, file: SourceFile) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     """The class and the method, or the function, that a symbol names."""
     name, _, method = site.symbol.partition(".")
-    cls = file.classes.get(name)
+    cls = file.class_at(name, site.line)
     if cls is None:
-        return [file.functions[name]] if name in file.functions else []
+        named = [item for item in file.every_function if item.name == name]
+        return [item for item in named if item.lineno == site.line] or named[-1:]
     methods = [method] if method else ["forward", "__call__"]
     return [cls.node, *(cls.methods[item] for item in methods if item in cls.methods)]
 

@@ -14,7 +14,7 @@ _RUN_AS_CLASS = ("forward", "__call__")
 
 def inherited_sites(file: SourceFile) -> Iterator[tuple[Site, SourceClass]]:
     """(site of the base as one of the class, the base) for each class that inherits its forward from another file."""
-    for cls in file.classes.values():
+    for cls in file.every_class:
         base = None if _runs(cls) else next((item for item in lineage(cls) if _runs(item)), None)
         if base is None or base.file is file:
             continue

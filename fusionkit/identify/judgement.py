@@ -37,6 +37,7 @@ def judge(site: Site, file: SourceFile, shown: str = "") -> Candidate:
         reason_zh=ruling.reason_zh,
         dispatch="" if dispatch is None else dispatch.name,
         generated_from=generated_from(file.text),
+        nth=file.nth(site.symbol.partition(".")[0], site.line),
     )
 
 

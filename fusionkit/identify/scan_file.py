@@ -53,32 +53,33 @@ def sites_of_class(cls: SourceClass) -> list[Site]:
 
 
 def _sites(units: Iterable[Unit]) -> list[Site]:
-    found: dict[tuple[str, str], tuple[ast.AST, set[int], set[str]]] = {}
+    found: dict[tuple[ast.AST, str, str], tuple[ast.AST, set[int], set[str]]] = {}
     for unit in units:
         for rule in RULES:
             for place in rule(unit):
-                key = (unit.symbol, place.op)
-                _, lines, hazards = found.setdefault(key, (_symbol_node(unit), set(), set()))
+                node = symbol_node(unit)
+                _, lines, hazards = found.setdefault((node, unit.symbol, place.op), (node, set(), set()))
                 lines.add(place.value.line)
                 hazards.update(place.hazards)
     told = [
         _site(symbol, op, *rest)
-        for (symbol, op), rest in found.items()
-        if (symbol, CONTAINED.get(op, "")) not in found
+        for (node, symbol, op), rest in found.items()
+        if (node, symbol, CONTAINED.get(op, "")) not in found
     ]
     return sorted(told, key=lambda site: (site.line, OP_NAMES.index(site.op)))
 
 
 def units_of(file: SourceFile) -> Iterator[Unit]:
     """Every function and method of a file that the rules look at."""
-    for function in file.functions.values():
+    for function in file.every_function:
         yield Unit(file, function)
-    for cls in file.classes.values():
+    for cls in file.every_class:
         for method in cls.methods.values():
             yield Unit(file, method, cls)
 
 
-def _symbol_node(unit: Unit) -> ast.ClassDef | FunctionNode:
+def symbol_node(unit: Unit) -> ast.ClassDef | FunctionNode:
+    """The class or function that a unit's symbol names."""
     return unit.node if unit.cls is None or "." in unit.symbol else unit.cls.node
 
 

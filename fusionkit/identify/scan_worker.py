@@ -20,7 +20,7 @@ from fusionkit.identify.inherited import inherited_sites
 from fusionkit.identify.judgement import judge
 from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.identify.scan_file import Site, sites_of_file
-from fusionkit.identify.source.files import SourceClass
+from fusionkit.identify.source.files import SourceClass, SourceFile
 from fusionkit.identify.source.project import consulted
 
 LONGEST_S = 60  # that one file may take
@@ -64,7 +64,7 @@ def _scan_file(path: Path) -> FileResult:
         with _at_most(LONGEST_S), consulted() as read_with:
             file = read_source(path)
             found = tuple(judge(site, file) for site in sites_of_file(file))
-            inherited = tuple(_inherited(site, base) for site, base in inherited_sites(file))
+            inherited = tuple(_inherited(site, base, file) for site, base in inherited_sites(file))
             return FileResult(path, found, inherited, uses_of_file(file), read_with=tuple(sorted(read_with)))
     except UnreadableError as error:
         return FileResult(path, failed=str(error))
@@ -77,8 +77,12 @@ def _scan_file(path: Path) -> FileResult:
         )
 
 
-def _inherited(site: Site, base: SourceClass) -> Inherited:
-    told = dataclasses.replace(judge(site, base.file), inherited_from=f"{base.file.path.name}:{base.name}")
+def _inherited(site: Site, base: SourceClass, file: SourceFile) -> Inherited:
+    told = dataclasses.replace(
+        judge(site, base.file),
+        inherited_from=f"{base.file.path.name}:{base.name}",
+        nth=file.nth(site.symbol.partition(".")[0], site.line),
+    )
     return Inherited(told, os.path.realpath(base.file.path))
 
 

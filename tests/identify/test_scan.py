@@ -1,5 +1,6 @@
 """Scans of folders: what is found, told and kept, in one process and in several."""
 
+import difflib
 import json
 import shutil
 
@@ -7,6 +8,8 @@ import pytest
 
 from fusionkit.cli import main
 from fusionkit.errors import MisuseError
+from fusionkit.identify.reading import read_source
+from fusionkit.identify.replacing import replace_site
 from fusionkit.identify.scan import scan
 
 NORM = """
@@ -98,6 +101,56 @@ def test_what_is_kept_of_a_class_alone_does_not_count_twice_beside_its_base(pack
     assert told(scan(alone)) == [("child.py", "Child", "npu_rms_norm")]
     assert told(scan(both)) == told(scan(both, cache=False)) == [("base.py", "Norm", "npu_rms_norm")]
     assert told(scan(alone)) == [("child.py", "Child", "npu_rms_norm")]  # and the other way round
+
+
+TWINS = """
+import torch
+from torch import nn
+
+try:
+    from fast import rotate
+
+    class Norm(nn.Module):
+        def forward(self, x):
+            return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
+
+    def norm(x, w):
+        return w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+except ImportError:
+    if SMALL:
+
+        class Norm(nn.Module):
+            def forward(self, x):
+                return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+    else:
+
+        class Norm(nn.Module):
+            def forward(self, x):
+                return x
+
+    def norm(x, w):
+        return (w + 1) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+"""
+
+
+def test_symbols_of_one_name_in_several_branches_are_all_found_and_replaced_each_by_itself(tmp_path):
+    path = tmp_path / "twins.py"
+    path.write_text(TWINS)
+    found = scan([path], cache=False)
+    assert [(item.id, item.line) for item in found.candidates] == [
+        ("npu_rms_norm:twins.py:Norm", 8),
+        ("npu_rms_norm:twins.py:norm", 12),
+        ("npu_rms_norm:twins.py:Norm#2", 17),
+        ("npu_rms_norm:twins.py:norm#2", 26),
+    ]
+    assert scan([path]) == scan([path]) == found
+    for item in found.candidates:
+        written = replace_site(read_source(path), item.site)
+        matcher = difflib.SequenceMatcher(None, TWINS.splitlines(), written.new_text.splitlines(), False)
+        changed = [
+            (first, last) for tag, first, last, _, _ in matcher.get_opcodes() if first > 4 and tag != "equal"
+        ]
+        assert {item.line <= first < last + 1 <= item.end_line + 1 for first, last in changed} == {True}
 
 
 def test_the_kept_result_equals_the_fresh_one(package):

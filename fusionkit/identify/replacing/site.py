@@ -17,7 +17,7 @@ from fusionkit.identify.replacing.switches import Switch, switch_for
 from fusionkit.identify.replacing.unchanged import check_original
 from fusionkit.identify.rules.table import RULES
 from fusionkit.identify.rules.unit import Unit
-from fusionkit.identify.scan_file import Site, units_of
+from fusionkit.identify.scan_file import Site, symbol_node, units_of
 from fusionkit.identify.source.files import SourceFile, source_lines
 
 
@@ -74,11 +74,11 @@ def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
 def _belongs(unit: Unit, site: Site) -> bool:
     """Whether a function is the site's, or may call what the site's class builds: as its method, or handed as attn."""
     if unit.symbol == site.symbol:
-        return True
+        return symbol_node(unit).lineno == site.line  # and not its namesake in another branch
     if site.op not in CALLS or not unit.runs or unit.cls is None:
         return False
     handed = any(item.arg == "attn" for item in unit.node.args.args)
-    return handed or unit.cls.name == site.symbol.partition(".")[0]
+    return handed or (unit.cls.name == site.symbol.partition(".")[0] and unit.cls.holds(site.line))
 
 
 def _edits_of(unit: Unit, site: Site) -> tuple[list[Edit], dict[str, None], dict[str, None]]:

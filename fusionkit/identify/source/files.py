@@ -14,7 +14,11 @@ from fusionkit.identify.source.values import Value
 
 
 class SourceFile:
-    """One parsed file. `flow` of a function is worked out once."""
+    """One parsed file. `flow` of a function is worked out once.
+
+    `functions`, `classes`: by name, the last of several; `every_function`, `every_class`: also those that stand in
+    another branch of an `if` or `try` under the same name.
+    """
 
     def __init__(self, path: Path, text: str, tree: ast.Module | None = None) -> None:
         self.path = path
@@ -24,10 +28,11 @@ class SourceFile:
         self.modules: dict[str, str] = {}
         self.functions: dict[str, FunctionNode] = {}
         self.classes: dict[str, SourceClass] = {}
-        for node in _top_level(self.tree.body):
-            self._add(node)
+        self._defined: dict[tuple[int, str], FunctionNode | SourceClass] = {}
+        for node, block in _top_level(self.tree.body):
+            self._add(node, block)
 
-    def _add(self, node: ast.stmt) -> None:
+    def _add(self, node: ast.stmt, block: int) -> None:
         if isinstance(node, ast.Import):
             for item in node.names:
                 bound = item.asname or item.name.partition(".")[0]
@@ -38,9 +43,29 @@ class SourceFile:
             for item in node.names:
                 self.modules[item.asname or item.name] = f"{source}{joint}{item.name}"
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.functions[node.name] = node
+            self.functions[node.name] = self._defined[block, node.name] = node
         elif isinstance(node, ast.ClassDef):
-            self.classes[node.name] = SourceClass(self, node)
+            self.classes[node.name] = self._defined[block, node.name] = SourceClass(self, node)
+
+    @property
+    def every_function(self) -> list[FunctionNode]:
+        """The functions; of one name in one block the last."""
+        return [item for item in self._defined.values() if not isinstance(item, SourceClass)]
+
+    @property
+    def every_class(self) -> list[SourceClass]:
+        """The classes; of one name in one block the last."""
+        return [item for item in self._defined.values() if isinstance(item, SourceClass)]
+
+    def class_at(self, name: str, line: int) -> SourceClass | None:
+        """The class `name` that holds a line; where none does, the last of that name."""
+        inside = (cls for cls in self.every_class if cls.name == name and cls.holds(line))
+        return next(inside, self.classes.get(name))
+
+    def nth(self, name: str, line: int) -> int:
+        """Which of the definitions called `name` a line belongs to, from 1 on."""
+        nodes = (*self.every_function, *(cls.node for cls in self.every_class))
+        return max(1, sum(node.name == name and node.lineno <= line for node in nodes))
 
     def flow(self, function: FunctionNode) -> Flow:
         """What a function of this file computes."""
@@ -67,6 +92,10 @@ class SourceClass:
     def name(self) -> str:
         """The class's name."""
         return self.node.name
+
+    def holds(self, line: int) -> bool:
+        """Whether a line of the file is one of the class."""
+        return self.node.lineno <= line <= (self.node.end_lineno or line)
 
     @cached_property
     def bases(self) -> list[str]:
@@ -122,16 +151,13 @@ def dotted_name(node: ast.expr, modules: dict[str, str]) -> str:
     return ".".join([modules.get(node.id, node.id), *reversed(parts)])
 
 
-def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a module, those under `if` and `try` included."""
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, int]]:
+    """Statements of a module with the block that they stand in, those under `if`, `try` and `with` included."""
     for node in body:
-        if isinstance(node, ast.If):
-            yield from _top_level(node.body)
-            yield from _top_level(node.orelse)
-        elif isinstance(node, ast.Try):
-            yield from _top_level(node.body)
-            for handler in node.handlers:
-                yield from _top_level(handler.body)
-            yield from _top_level(node.orelse)
+        if isinstance(node, ast.If | ast.Try | ast.TryStar | ast.With):
+            parts = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+            parts[1:1] = [handler.body for handler in getattr(node, "handlers", [])]
+            for part in parts:
+                yield from _top_level(part)
         else:
-            yield node
+            yield node, id(body)
