@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionkit.identify.profiled.bounds import ASSUMPTIONS, Assumption
 from fusionkit.identify.profiled.findings import KernelSequence
 from fusionkit.identify.reporting.benefits import ceiling
 from fusionkit.identify.reporting.fences import one_line, span, table
@@ -21,7 +22,16 @@ def profile_section(materials: Materials, lang: Lang) -> str:
     rows = [_row(item, materials, lang) for item in (*found.known, *found.frequent)]
     lines.append(table([say(lang, name) for name in names], rows) if rows else say(lang, "none"))
     fused = ", ".join(f"{span(op)} {count}" for op, count in sorted(found.fused.items()))
-    return "\n".join([*lines, "", f"{say(lang, 'fused_already')}: {fused or say(lang, 'none')}"])
+    lines += ["", f"{say(lang, 'fused_already')}: {fused or say(lang, 'none')}"]
+    if found.source == "npu" and rows:
+        lines += ["", f"{say(lang, 'assumed')}:", "", *(_assumed(row, lang) for row in ASSUMPTIONS)]
+    return "\n".join(lines)
+
+
+def _assumed(row: Assumption, lang: Lang) -> str:
+    limit = f"{span(row.column)} {row.limit:g}{row.unit}".strip()
+    meaning, ground = (row.meaning_zh, row.ground_zh) if lang == "zh" else (row.meaning, row.ground)
+    return f"- {limit}: {meaning}（{ground}）" if lang == "zh" else f"- {limit}: {meaning} ({ground})"
 
 
 def sequence_line(item: KernelSequence, lang: Lang) -> str:

@@ -119,6 +119,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "bound_compute": ("compute", "计算"),
     "bound_launch": ("launch", "launch"),
     "bound_unknown": ("not told", "无法判断"),
+    "assumed": (
+        "Limits that the bounds rest on; they are assumptions of this kit, no figures of a manual",
+        "判断瓶颈所用的界限；均为本工具的假设，并非手册数值",
+    ),
     "fused_already": ("Fused kernels in the profile already", "profile 中已有的融合 kernel"),
     "adjacency": (
         "The file names no modules. A sequence counts where its kernels follow each other on one stream in one step, and"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from fusionkit.errors import MisuseError
 from fusionkit.identify.ops import OP_NAMES
 from fusionkit.identify.profiled.assess import assess_profile
+from fusionkit.identify.profiled.bounds import ASSUMPTIONS, MAC, TRANSFER
 from fusionkit.identify.profiled.chains import connected
 from fusionkit.identify.profiled.grammar import CLASSES, GRAMMARS, expression
 from fusionkit.profile.records import KernelRecord
@@ -109,13 +111,13 @@ def test_frequent_sequences_of_no_op_are_told_once_and_the_longest(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "bound", "ground", "saved"),
     [
-        (kernels(["Swish", "Mul"], **{"aiv_mte2_ratio": 0.9}), "memory", "mte2_ratio 0.90", 20.0),
-        (kernels(["Swish", "Mul"], **{"aiv_mte2_ratio": 0.1}), "unknown", "mte2_ratio 0.10", None),
+        (kernels(["Swish", "Mul"], **{"aiv_mte2_ratio": 0.9}), "memory", "mte2_ratio 0.90 >= 0.5", 20.0),
+        (kernels(["Swish", "Mul"], **{"aiv_mte2_ratio": 0.1}), "unknown", "mte2_ratio 0.10 < 0.5", None),
         (kernels(["Swish", "Mul"]), "memory", "vector cores, no PMU columns", 20.0),
-        (kernels(["Swish", "Mul"], us=2.0), "launch", "mean kernel 2.0 us", None),
+        (kernels(["Swish", "Mul"], us=2.0), "launch", "mean kernel 2.0 us < 5", None),
         (kernels(["Swish", "Mul"], wait=50.0), "launch", "mean kernel 20.0 us, waits exceed durations", None),
         (kernels(["BatchMatMul"], core="AI_CORE", us=100.0, aic_mac_ratio=0.95) + kernels(["SoftmaxV2"], us=40.0)
-         + kernels(["BatchMatMul"], core="AI_CORE", us=100.0, aic_mac_ratio=0.85), "compute", "aic_mac_ratio 0.90", 20.0),
+         + kernels(["BatchMatMul"], core="AI_CORE", us=100.0, aic_mac_ratio=0.85), "compute", "aic_mac_ratio 0.90 >= 0.7", 20.0),
     ],
 )  # fmt: skip
 def test_the_bound_comes_from_the_columns_and_says_which(tmp_path, rows, bound, ground, saved):
@@ -179,3 +181,25 @@ def test_real_profiles_show_what_is_in_them(name, op, kernels_, count):
         pytest.skip(f"{name} is not at hand")
     known = assess_profile(REAL / name).known
     assert [(item.op, item.kernels, item.count) for item in known if item.op == op] == [(op, kernels_, count)]
+
+
+def test_the_limits_rest_on_what_the_real_profile_shows():
+    """What bounds.py says of a training step is what its file holds."""
+    path = REAL / "msinsight_st_rank0_qwen3_train.csv"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not at hand")
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        rows = list(csv.DictReader(stream))
+
+    def column(name, kind):
+        return sorted(float(row[name]) for row in rows if kind in row["Type"])
+
+    mac = column("aic_mac_ratio", "MatMul")
+    assert (len(mac), round(median(mac), 2), round(mac[-1], 2)) == (336, 0.79, 0.89)
+    assert sum(value >= MAC.limit for value in mac) / len(mac) >= 0.8
+    adds = [float(row["aiv_mte2_ratio"]) for row in rows if row["Type"] == "Add"]
+    norms = [float(row["aiv_mte2_ratio"]) for row in rows if row["Type"] == "RmsNorm"]
+    slices = [float(row["aiv_mte2_ratio"]) for row in rows if row["Type"] == "Slice"]
+    assert [round(median(held), 2) for held in (adds, slices, norms)] == [0.78, 0.73, 0.21]
+    assert all(f"{value:.2f}" in TRANSFER.ground for value in map(median, (adds, slices, norms)))
+    assert all(row.ground and row.ground_zh and row.meaning and row.meaning_zh for row in ASSUMPTIONS)
