@@ -12,6 +12,7 @@ from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
     from fusionkit.identify.candidates import ScanReport
+    from fusionkit.identify.profiled.findings import ProfileFindings
 
 _MOST_PROCESSES = 256
 
@@ -34,7 +35,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="REPORT.md", help="write the identification report")
     parser.add_argument("--lang", choices=("zh", "en"), default="zh", help="of the report (default: zh)")
     parser.add_argument(
-        "--profile", type=Path, metavar="PROFILE", help="a kernel_details.csv that the report takes in"
+        "--profile",
+        type=Path,
+        metavar="PROFILE",
+        help="a kernel_details.csv: what is fused in it is deferred, the report takes it in",
     )
     parser.add_argument(
         "--wheel", type=Path, metavar="WHEEL", help="the torch_npu wheel that the report looks the API up in"
@@ -70,10 +74,13 @@ def _scan(arguments: argparse.Namespace) -> int:
     step("reading")
     report = scan(arguments.paths, processes=arguments.processes, cache=not arguments.no_cache, tell=step)
     report = only(report, arguments.op)
+    profile = None
+    if arguments.profile is not None:
+        report, profile = _profiled(report, arguments.profile)
     if arguments.prove:
         report = _proved(report, arguments.time_limit)
     if arguments.out is not None:
-        _write(report, arguments)
+        _write(report, profile, arguments)
     if arguments.json:
         write_result(report.to_dict())
     else:
@@ -95,13 +102,19 @@ def _proved(report: ScanReport, time_limit_s: float | None) -> ScanReport:
     return with_proofs(report, time_limit_s=time_limit_s, tell=step)
 
 
-def _write(report: ScanReport, arguments: argparse.Namespace) -> None:
+def _profiled(report: ScanReport, path: Path) -> tuple[ScanReport, ProfileFindings]:
     from fusionkit.identify.profiled.assess import assess_profile
+    from fusionkit.identify.profiled.judged import with_profile
+
+    found = assess_profile(path)
+    return with_profile(report, found), found
+
+
+def _write(report: ScanReport, profile: ProfileFindings | None, arguments: argparse.Namespace) -> None:
     from fusionkit.identify.report import report_text
     from fusionkit.store import write_text
 
     step("writing the report")
-    profile = None if arguments.profile is None else assess_profile(arguments.profile)
     text = report_text(report, lang=arguments.lang, wheel=arguments.wheel, profile=profile)
     write_text(arguments.out, text)
 

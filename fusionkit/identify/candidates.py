@@ -12,6 +12,7 @@ from fusionkit.identify.scan_file import Site
 from fusionkit.visible import visible
 
 SCHEMA = "fusionkit.scan/1"
+_OF_NO_CODE = ("training_backward", "head_sizes")  # told by the table of ops, and by a configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Candidate:
     code runs (a key of dispatch.DISPATCHES), "" for nothing. `inherited_from`: the class that the code is written in,
     where this one inherits it. `generated_from`: the modular_*.py that a generated file names in its header.
     `nth`: which of the definitions of its name in the file, branches of an `if` or `try`, the symbol is, from 1 on.
+    `head_sizes`: of query and key, and of value, by a configuration's defaults; empty where none tells.
     `proof`: a proof's `to_dict()`, None where none was tried.
     """
 
@@ -60,6 +62,7 @@ class Candidate:
     generated_from: str = ""
     existing: tuple[Existing, ...] = ()
     nth: int = 1
+    head_sizes: tuple[int, ...] = ()
     proof: Mapping[str, Any] | None = None
 
     @property
@@ -70,8 +73,8 @@ class Candidate:
 
     @property
     def site(self) -> Site:
-        """The place, without hazards that stand in the table of ops and not in the code."""
-        found = tuple(hazard for hazard in self.hazards if hazard != "training_backward")
+        """The place, without hazards that the code of the site does not hold."""
+        found = tuple(hazard for hazard in self.hazards if hazard not in _OF_NO_CODE)
         return Site(self.op, self.symbol, self.line, self.end_line, self.places, found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class Candidate:
             "priority": self.priority,
             "reason": self.reason,
             "hazards": list(self.hazards),
+            "head_sizes": list(self.head_sizes),
             "dispatch": self.dispatch,
             "inherited_from": self.inherited_from,
             "generated_from": self.generated_from,

@@ -6,8 +6,9 @@ import re
 
 from fusionkit.identify.candidates import Candidate
 from fusionkit.identify.dispatch import Dispatch, dispatch_of
+from fusionkit.identify.head_sizes import head_sizes
 from fusionkit.identify.ops import HAZARDS, fused_op
-from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, Recommend, Ruling
+from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, HEAD_SIZES, Recommend, Ruling
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile, source_lines
 
@@ -20,9 +21,14 @@ _HEADER = 1000  # characters in which a generated file names its source
 def judge(site: Site, file: SourceFile, shown: str = "") -> Candidate:
     """The candidate that a site of `file` is; `shown`: the file's name in reports, its path where empty."""
     op = fused_op(site.op)
-    hazards = site.hazards if op.backward else _ordered((*site.hazards, "training_backward"))
+    sizes = head_sizes(site, file) if site.op == "npu_fusion_attention" else None
+    also = [] if op.backward else ["training_backward"]
+    if sizes is not None and (sizes.query != sizes.value or not sizes.fit):
+        also.append("head_sizes")
     dispatch = dispatch_of(site, file)
     ruling = _ruling(site, file, dispatch)
+    if sizes is not None and not sizes.fit and ruling.recommend == "yes":
+        ruling = HEAD_SIZES
     return Candidate(
         op=site.op,
         file=shown or str(file.path),
@@ -30,13 +36,14 @@ def judge(site: Site, file: SourceFile, shown: str = "") -> Candidate:
         end_line=site.end_line,
         symbol=site.symbol,
         places=site.places,
-        hazards=hazards,
+        hazards=_ordered((*site.hazards, *also)),
         recommend=ruling.recommend,
         priority=_priority(op.priority, ruling.recommend),
         reason=ruling.reason,
         reason_zh=ruling.reason_zh,
         dispatch="" if dispatch is None else dispatch.name,
         generated_from=generated_from(file.text),
+        head_sizes=() if sizes is None else (sizes.query, sizes.value),
         nth=file.nth(site.symbol.partition(".")[0], site.line),
     )
 

@@ -73,6 +73,7 @@ HAZARDS: dict[str, str] = {
     "alibi": "ALiBi: pse with its own pse_type",
     "cross_attention": "keys and values may come from elsewhere: query and key lengths differ",
     "not_softmax": "no softmax normalises the scores: the op cannot",
+    "head_sizes": "query and key have another head size than value, or one that the op does not take",
     "dynamic_shape": "a shape depends on data: the NPU compiles anew for each",
     "non_contiguous": "an operand is a slice or transpose: call contiguous() first",
     "training_backward": "the op has no backward in torch_npu: inference only, or an autograd wrapper",

@@ -69,6 +69,16 @@ GELU_CALL = Ruling(
     "op-plugin docs npu_gelu",
 )
 
+# Where the defaults of a configuration give head sizes outside of what the op takes.
+HEAD_SIZES = Ruling(
+    "head_sizes",
+    ("npu_fusion_attention",),
+    "defer",
+    "by the configuration's defaults the head sizes are none that npu_fusion_attention takes",
+    "按 configuration 默认值，head 维超出 npu_fusion_attention 的范围",
+    "op-plugin docs npu_fusion_attention",
+)
+
 FOR: tuple[Ruling, ...] = (
     Ruling("", ("npu_rms_norm",), "yes", "the norm runs as several kernels that npu_rms_norm does in one",
            "norm 由多个 kernel 组成，npu_rms_norm 合为一个", "op-plugin docs npu_rms_norm"),

@@ -58,7 +58,11 @@ def _result(path: Path, held: dict[str, Any]) -> FileResult:
 
 def _candidate(item: dict[str, Any]) -> Candidate:
     return Candidate(
-        **{**item, "places": tuple(item["places"]), "hazards": tuple(item["hazards"]), "existing": ()}
+        **{
+            **item,
+            "existing": (),
+            **{name: tuple(item[name]) for name in ("places", "hazards", "head_sizes")},
+        }
     )
 
 

@@ -22,6 +22,7 @@ from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.identify.scan_file import Site, sites_of_file
 from fusionkit.identify.source.files import SourceClass, SourceFile
 from fusionkit.identify.source.project import consulted
+from fusionkit.identify.written import deferred_by_hand
 
 LONGEST_S = 60  # that one file may take
 
@@ -63,7 +64,7 @@ def _scan_file(path: Path) -> FileResult:
     try:
         with _at_most(LONGEST_S), consulted() as read_with:
             file = read_source(path)
-            found = tuple(judge(site, file) for site in sites_of_file(file))
+            found = tuple(deferred_by_hand(judge(site, file), file) for site in sites_of_file(file))
             inherited = tuple(_inherited(site, base, file) for site, base in inherited_sites(file))
             return FileResult(path, found, inherited, uses_of_file(file), read_with=tuple(sorted(read_with)))
     except UnreadableError as error:
@@ -83,7 +84,7 @@ def _inherited(site: Site, base: SourceClass, file: SourceFile) -> Inherited:
         inherited_from=f"{base.file.path.name}:{base.name}",
         nth=file.nth(site.symbol.partition(".")[0], site.line),
     )
-    return Inherited(told, os.path.realpath(base.file.path))
+    return Inherited(deferred_by_hand(told, base.file), os.path.realpath(base.file.path))
 
 
 def shown_name(path: Path, root: Path) -> str:

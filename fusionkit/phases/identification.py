@@ -14,6 +14,7 @@ from fusionkit.identify.candidates import ScanReport
 from fusionkit.identify.confirmation import FILE_NAME, write_confirmation
 from fusionkit.identify.profiled.assess import assess_profile
 from fusionkit.identify.profiled.findings import ProfileFindings
+from fusionkit.identify.profiled.judged import with_profile
 from fusionkit.identify.proofs import with_proofs
 from fusionkit.identify.report import language, materials_of, render
 from fusionkit.identify.reporting.alike import Group
@@ -180,9 +181,11 @@ def identify_fusion_ops(
     chosen = language(lang)
     targets = [_target(path, root_dir) for path in paths]
     found = scan(targets)
+    profile = None if not profile_file else assess_profile(Path(profile_file))
+    if profile is not None:
+        found = with_profile(found, profile)
     if prove:
         found = with_proofs(found)
-    profile = None if not profile_file else assess_profile(Path(profile_file))
     folder = Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     materials = materials_of(found, profile=profile)

@@ -11,7 +11,7 @@ from fusionkit.identify.judgement import generated_from
 from fusionkit.identify.ops import HAZARDS, OP_NAMES, OPS
 from fusionkit.identify.proofs import with_proof
 from fusionkit.identify.proving.proof import Proof
-from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL
+from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, HEAD_SIZES
 from fusionkit.verdict import Verdict
 
 EAGER = (
@@ -123,7 +123,7 @@ def test_a_replacement_that_fails_its_proof_is_not_recommended(verdict, recommen
 
 
 def test_the_tables_name_ops_and_hazards_that_there_are_and_judge_every_op():
-    rows = (*AGAINST, *FOR, GELU_CALL)
+    rows = (*AGAINST, *FOR, GELU_CALL, HEAD_SIZES)
     assert {row.hazard for row in rows if row.hazard} <= set(HAZARDS)
     assert {op for row in rows for op in row.ops} <= set(OP_NAMES)
     assert {op for row in DISPATCHES for op in row.ops} <= set(OP_NAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,12 @@ from fusionkit.profile.records import KernelRecord, Profile
 _MOST_FREQUENT = 10
 _LENGTHS = (2, 3, 4, 5)
 _LEAST = 3  # times a sequence occurs before it is called frequent
+
+# Kernel types that do what an op does as part of more, or for inference (CANN ops-nn norm/, ops-transformer attention/).
+ALSO_FUSED: dict[str, tuple[str, ...]] = {
+    "npu_rms_norm": ("AddRmsNorm", "GemmaRmsNorm"),
+    "npu_fusion_attention": ("PromptFlashAttention", "FusedInferAttentionScore", "IncreFlashAttention"),
+}
 
 Runs = dict[tuple[str, tuple[str, ...]], list[list[KernelRecord]]]
 
@@ -43,7 +48,7 @@ def assess_profile(path: Path) -> ProfileFindings:
         for stream in found:
             for run in _matches(stream, expression(grammar.words)):
                 known.setdefault((grammar.op, tuple(item.type for item in run)), []).append(run)
-    frequent = _frequent(found)
+    frequent, fused = _frequent(found), _fused(profile)
     return ProfileFindings(
         source_name=profile.path.name,
         source=profile.source,
@@ -51,7 +56,8 @@ def assess_profile(path: Path) -> ProfileFindings:
         total_us=profile.total_us if profile.source == "npu" else None,
         known=_told(known, profile, ratios),
         frequent=_told(frequent, profile, ratios)[:_MOST_FREQUENT],
-        fused=_fused(profile),
+        fused={op: len(types) for op, types in fused.items()},
+        fused_kernels={op: ", ".join(dict.fromkeys(types)) for op, types in fused.items()},
     )
 
 
@@ -118,10 +124,15 @@ def _sequence(
     return KernelSequence(op, kernels, len(held), us, share, seen.bound, seen.ground, seen.saved_us, line)
 
 
-def _fused(profile: Profile) -> dict[str, int]:
-    """Kernels of fused ops that run already, by op."""
-    counts: Counter[str] = Counter()
+def _fused(profile: Profile) -> dict[str, list[str]]:
+    """Types of the kernels of fused ops that run already, by op, one for each kernel."""
+    found: dict[str, list[str]] = {}
     for op in OPS:
         if op.api and op.name.startswith("npu_"):
-            counts[op.name] = sum(is_kernel(record, op.name) for record in profile.records)
-    return {name: count for name, count in counts.items() if count}
+            kinds = (op.name, *ALSO_FUSED.get(op.name, ()))
+            held = [
+                record.type for record in profile.records if any(is_kernel(record, kind) for kind in kinds)
+            ]
+            if held:
+                found[op.name] = held
+    return found

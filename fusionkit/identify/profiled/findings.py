@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 SCHEMA = "fusionkit.scan-profile/1"
@@ -38,7 +38,10 @@ class KernelSequence:
 
 @dataclass(frozen=True, slots=True)
 class ProfileFindings:
-    """What a profile shows: sequences that a fused op does, frequent ones beside, and fused kernels by op."""
+    """What a profile shows: sequences that a fused op does, frequent ones beside, and fused kernels by op.
+
+    `fused`: how many kernels of an op run already; `fused_kernels`: of which types.
+    """
 
     source_name: str
     source: Literal["npu", "cpu"]
@@ -47,6 +50,7 @@ class ProfileFindings:
     known: tuple[KernelSequence, ...]
     frequent: tuple[KernelSequence, ...]
     fused: Mapping[str, int]
+    fused_kernels: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, op: str) -> tuple[KernelSequence, ...]:
         """The sequences that `op` does."""
@@ -63,4 +67,5 @@ class ProfileFindings:
             "known": [item.to_dict() for item in self.known],
             "frequent": [item.to_dict() for item in self.frequent],
             "fused": dict(self.fused),
+            "fused_kernels": dict(self.fused_kernels),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusionkit.identify.candidates import Candidate
 from fusionkit.identify.dispatch import DISPATCHES
+from fusionkit.identify.head_sizes import LARGEST, HeadSizes
 from fusionkit.identify.reporting.alike import Group
 from fusionkit.identify.reporting.api_section import api_section
 from fusionkit.identify.reporting.benefits import benefit, ceiling
@@ -104,7 +105,18 @@ def _references(item: Candidate, lang: Lang) -> list[str]:
 
 
 def _risks(item: Candidate, lang: Lang) -> list[str]:
-    return [f"- {span(name)}: {hazard(lang, name)}" for name in item.hazards] or [say(lang, "none")]
+    lines = [f"- {span(name)}: {hazard(lang, name)}" for name in item.hazards]
+    if item.op == "npu_fusion_attention" and item.recommend != "no":
+        lines.append(f"- {_head_sizes(item, lang)}")
+    return lines or [say(lang, "none")]
+
+
+def _head_sizes(item: Candidate, lang: Lang) -> str:
+    if not item.head_sizes:
+        return say(lang, "head_asked", largest=LARGEST)
+    query, value = item.head_sizes
+    fits = "" if HeadSizes(query, value).fit else say(lang, "head_misfits")
+    return say(lang, "head_told", query=query, value=value, largest=LARGEST, fits=fits)
 
 
 def _benefit(item: Candidate, materials: Materials, lang: Lang) -> list[str]:

@@ -72,6 +72,17 @@ WORDS: dict[str, tuple[str, str]] = {
     "reference": ("Reference in the repository", "仓库内参考"),
     "under": ("under {guard}", "条件 {guard}"),
     "risks": ("Risks", "风险"),
+    "head_told": (
+        "head size {query} of query and key, {value} of value by the configuration's defaults: the op wants 1 to {largest},"
+        " and value's no larger than query's{fits}",
+        "按 configuration 默认值，query/key 的 head 维为 {query}，value 为 {value}："
+        "算子要求 1 至 {largest}，且 value 不大于 query{fits}",
+    ),
+    "head_misfits": ("; these do NOT fit", "；此处不满足"),
+    "head_asked": (
+        "no configuration tells the head size: query's and key's must be equal and 1 to {largest}, value's no larger",
+        "configuration 未给出 head 维：query 与 key 必须相等且在 1 至 {largest} 之间，value 不得更大",
+    ),
     "benefit": ("Expected benefit", "预期收益"),
     "proof": ("Proof", "验证"),
     "not_proved": ("not tried: scan with --prove", "未验证：扫描时加 --prove"),
@@ -161,6 +172,7 @@ HAZARDS_ZH: dict[str, str] = {
     "alibi": "ALiBi：pse 与专用 pse_type",
     "cross_attention": "K/V 可能来自别处：query 与 key 长度不同",
     "not_softmax": "分数不是用 softmax 归一化：算子做不到",
+    "head_sizes": "query/key 与 value 的 head 维不同，或超出算子范围",
     "dynamic_shape": "shape 随数据变化：NPU 会为每个新 shape 重新编译",
     "non_contiguous": "操作数来自切片或转置：先调用 contiguous()",
     "training_backward": "该算子在 torch_npu 中没有反向：仅推理，或自写 autograd 封装",

@@ -15,7 +15,7 @@ _CONFIG = re.compile(r"\b\w*Config\b")
 
 
 def config_defaults(cls: SourceClass, name: str) -> list[str]:
-    """Default values (strings) of attribute `name` of the configuration that `cls` is built with.
+    """Default values (strings, and whole numbers as such) of attribute `name` of the configuration that `cls` is built with.
 
     Read from configuration_*.py beside the file. The annotation of `config` decides, in `cls` or in the classes that
     build it; else the configuration whose name fits that of `cls` best.
@@ -113,5 +113,5 @@ def _defaults(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 def _text(name: str, value: ast.expr) -> Iterator[tuple[str, str]]:
     if isinstance(value, ast.Call):  # a validator around the default
         value = next((item.value for item in value.keywords if item.arg == "default"), value)
-    if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        yield name, value.value
+    if isinstance(value, ast.Constant) and type(value.value) in (str, int):
+        yield name, str(value.value)
