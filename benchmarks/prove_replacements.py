@@ -205,7 +205,7 @@ def apply_diff(path: Path, root: Path, replacement: Replacement, folder: Path) -
     target.write_bytes(path.read_bytes())
     command = ["git", "apply", "-p1", "-"]
     done = subprocess.run(
-        command, input=replacement.diff.encode(), cwd=folder, capture_output=True, check=False
+        command, input=replacement.patch.data, cwd=folder, capture_output=True, check=False
     )
     if done.returncode:
         return f"the diff does not apply: {done.stderr.decode().strip().splitlines()[0]}"

@@ -34,7 +34,7 @@ def parse(path: Path, data: bytes) -> SourceFile:
         text = io.TextIOWrapper(io.BytesIO(data), encoding, newline=None).read()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # escape sequences that Python complains of
-            return SourceFile(path, text)
+            return SourceFile(path, text, data=data)
     except (SyntaxError, ValueError, LookupError) as error:
         raise UnreadableError(_told(error, data)) from error
     except (RecursionError, MemoryError) as error:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from fusionkit.identify.replacing.liveness import kept
 from fusionkit.identify.replacing.replacement import Change, Unfit
-from fusionkit.identify.replacing.statements import Statements, names
+from fusionkit.identify.replacing.statements import Statements, indented_by, names
 
-_INDENT = "    "
 _LONGEST = 105  # characters of a condition's line
 _UNSAFE = (ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Global, ast.Nonlocal, ast.Delete)
 
@@ -67,27 +66,31 @@ def branch(statements: Statements, changes: list[Change], switch: str) -> Edit:
         held = kept(statements, run, changes)
     condition = _condition(run, changes, switch)
     _check_lines(statements, run)
-    indent = " " * run[0].col_offset
-    fused = [line for item in held.statements for line in _written(statements, item, texts, before)]
-    fused += [f"{indent}{_INDENT}{name} = None\n" for name in held.nothing]
+    margin, step = statements.margin(run[0]), statements.step(run[0])
+    texts = {name: indented_by(text, step) for name, text in texts.items()}
+    before = {name: [indented_by(line, step) for line in lines] for name, lines in before.items()}
+    fused = [
+        f"{step}{line}\n" if line.strip() else "\n"
+        for item in held.statements
+        for line in _written(statements, item, texts, before)
+    ]
+    fused += [f"{margin}{step}{name} = None\n" for name in held.nothing]
     if not fused:
         raise Unfit("nothing of the code is left to call the fused op")
     start, end = _first_line(run[0]), run[-1].end_lineno or run[-1].lineno
-    original = [_INDENT + line if line.strip() else line for line in statements.lines[start - 1 : end]]
-    if original and not original[-1].endswith("\n"):
-        original[-1] += "\n"
-    lines = (*_asked(condition, indent), *fused, f"{indent}else:\n", *original)
+    original = [step + line if line.strip() else line for line in statements.lines[start - 1 : end]]
+    lines = (*_asked(condition, margin, step), *fused, f"{margin}else:\n", *original)
     return Edit(start, end, lines, condition)
 
 
-def _asked(condition: str, indent: str) -> list[str]:
+def _asked(condition: str, margin: str, step: str) -> list[str]:
     """The line that opens the branch, over several lines where it is long."""
-    line = f"{indent}if {condition}:\n"
+    line = f"{margin}if {condition}:\n"
     if len(line) <= _LONGEST:
         return [line]
     first, *more = condition.split(" and ")
-    inner = [f"{indent}{_INDENT}{first}\n", *(f"{indent}{_INDENT}and {text}\n" for text in more)]
-    return [f"{indent}if (\n", *inner, f"{indent}):\n"]
+    inner = [f"{margin}{step}{first}\n", *(f"{margin}{step}and {text}\n" for text in more)]
+    return [f"{margin}if (\n", *inner, f"{margin}):\n"]
 
 
 def _holds(item: ast.stmt, texts: dict[int, str], before: dict[int, list[str]]) -> bool:
@@ -120,9 +123,6 @@ def _check_lines(statements: Statements, run: list[ast.stmt]) -> None:
     rest = statements.lines[end - 1].encode()[run[-1].end_col_offset or 0 :].decode().strip()
     if rest and not rest.startswith("#"):
         raise Unfit("the statement shares its line with another one")
-    if any(len(line) - len(line.lstrip("\t ")) and "\t" in line[: len(line) - len(line.lstrip())]
-           for line in statements.lines[start - 1 : end]):  # fmt: skip
-        raise Unfit("the code is indented with tabs")
     width = run[0].col_offset
     text = "".join(
         line[width:] if line[:width].isspace() else line for line in statements.lines[start - 1 : end]
@@ -144,16 +144,15 @@ def _first_line(item: ast.stmt) -> int:
 def _written(
     statements: Statements, item: ast.stmt, texts: dict[int, str], before: dict[int, list[str]]
 ) -> list[str]:
-    """The lines of a statement in the fused branch, which is one step further in."""
-    margin = " " * item.col_offset
+    """The lines of a statement in the fused branch, before they are moved one step further in."""
+    margin = statements.margin(item)
     ahead = [line for node in ast.walk(item) for line in before.get(id(node), ())]
     if any(id(node) in before for inner in _inner(item) for node in ast.walk(inner)):
         raise Unfit("lines would have to stand before a statement of an inner block")
     text = statements.rewritten(item, texts, margin)
     if not text:
         return []
-    lines = [*(f"{margin}{line}" for line in ahead), *f"{margin}{text}".split("\n")]
-    return [f"{_INDENT}{line}\n" if line.strip() else "\n" for line in lines]
+    return [*(f"{margin}{line}" for line in ahead), *f"{margin}{text}".split("\n")]
 
 
 def _inner(item: ast.stmt) -> list[ast.stmt]:

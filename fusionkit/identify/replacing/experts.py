@@ -7,7 +7,7 @@ import ast
 from fusionkit.identify.replacing.expert_loop import ExpertLoop, expert_loop
 from fusionkit.identify.replacing.place import Place, call
 from fusionkit.identify.replacing.replacement import Change, Unfit
-from fusionkit.identify.replacing.statements import names
+from fusionkit.identify.replacing.statements import STEP, indented_by, names
 
 _NOTES = (
     "npu_grouped_matmul has no backward in torch_npu: where gradients are on, the original runs",
@@ -210,9 +210,10 @@ class _Fused:
 
     def _written(self, item: ast.stmt, texts: dict[int, str]) -> list[str]:
         """The lines of a statement of the body, at the place of the loop."""
-        margin = " " * item.col_offset
+        margin = self.place.statements.margin(item)
         text = self.place.statements.rewritten(item, texts, margin).replace(f"\n{margin}", "\n")
         self._check(text)
+        text = indented_by(text, STEP, self.place.statements.step(item))
         is_idle = isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == text.partition(" = ")[2]
         return [] if is_idle else text.split("\n")
 

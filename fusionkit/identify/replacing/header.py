@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from fusionkit.identify.replacing.statements import STEP, indented_by
 from fusionkit.identify.replacing.switches import AVAILABLE, Switch
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceFile, source_lines
 
 
 def head_lines(file: SourceFile, switch: Switch) -> tuple[int, list[str]]:
@@ -15,7 +16,19 @@ def head_lines(file: SourceFile, switch: Switch) -> tuple[int, list[str]]:
         lines.append(f"from {switch.imported} import {AVAILABLE}\n")
     if "torch_npu" not in file.modules:
         lines += _guarded(switch)
-    return _last_import(file.tree), lines
+    step = _step(file)
+    return _last_import(file.tree), [indented_by(line, step) for line in lines]
+
+
+def _step(file: SourceFile) -> str:
+    """What the first block of the file that is written below its head is indented with."""
+    lines = source_lines(file.text)
+    for node in file.tree.body:
+        body = getattr(node, "body", None)
+        if body and isinstance(body[0], ast.stmt) and body[0].lineno > node.lineno:
+            line = lines[body[0].lineno - 1]
+            return line[: len(line) - len(line.lstrip(" \t"))] or STEP
+    return STEP
 
 
 def _guarded(switch: Switch) -> list[str]:

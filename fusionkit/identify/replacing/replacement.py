@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusionkit.errors import FusionKitError
+
+if TYPE_CHECKING:
+    from fusionkit.identify.replacing.patch import Patch
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """A file's text in which one site has a fused branch, the original standing as its else branch.
 
-    `condition`: what the fused branch asks, as source. `notes`: what to check before it is used. `diff`: unified,
-    with a/ and b/ paths.
+    `condition`: what the fused branch asks, as source. `notes`: what to check before it is used. `patch`: the unified
+    diff, with a/ and b/ paths, in the bytes that `git apply` and `patch -p1` take.
     """
 
     op: str
@@ -23,14 +26,23 @@ class Replacement:
     symbol: str
     condition: str
     notes: tuple[str, ...]
-    new_text: str
-    diff: str
+    patch: Patch
+
+    @property
+    def new_text(self) -> str:
+        """The whole rewritten file, its line ends as line feeds."""
+        return self.patch.new_text
+
+    @property
+    def diff(self) -> str:
+        """The patch as text; written in `patch.encoding` it is `patch.data`."""
+        return self.patch.diff
 
     def to_dict(self) -> dict[str, Any]:
         """The replacement without the whole file's text."""
         return {
             "op": self.op, "file": self.file, "symbol": self.symbol, "condition": self.condition,
-            "notes": list(self.notes), "diff": self.diff,
+            "notes": list(self.notes), "diff": self.diff, "encoding": self.patch.encoding,
         }  # fmt: skip
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
 from fusionkit.identify.replacing.branch import Edit, branch, grouped_changes
 from fusionkit.identify.replacing.builders import BUILDERS, CALLS, REFUSED_HAZARDS
 from fusionkit.identify.replacing.header import head_lines
+from fusionkit.identify.replacing.patch import patch_of
 from fusionkit.identify.replacing.place import Place
 from fusionkit.identify.replacing.replacement import Change, Refused, Replacement, Unfit
 from fusionkit.identify.replacing.statements import Statements
@@ -18,7 +18,7 @@ from fusionkit.identify.replacing.unchanged import check_original
 from fusionkit.identify.rules.table import RULES
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.scan_file import Site, symbol_node, units_of
-from fusionkit.identify.source.files import SourceFile, source_lines
+from fusionkit.identify.source.files import SourceFile
 
 
 def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Replacement | Refused:
@@ -62,13 +62,11 @@ def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
             continue
         notes[f"one place keeps its original code: {reason}"] = None
     after, head = head_lines(file, switch)
-    new_text = _applied(file.text, edits, after, head)
-    check_original(file, new_text, edits, after, head)
     name = _shown_path(file.path, root)
+    patch = patch_of(file, name, edits, after, head)
+    check_original(file, patch.new_text, edits, after, head)
     condition = " | ".join(dict.fromkeys(edit.condition for edit in edits))
-    return Replacement(
-        site.op, name, site.symbol, condition, tuple(notes), new_text, _diff(file.text, new_text, name)
-    )
+    return Replacement(site.op, name, site.symbol, condition, tuple(notes), patch)
 
 
 def _belongs(unit: Unit, site: Site) -> bool:
@@ -135,20 +133,6 @@ def _distinct(changes: list[Change]) -> list[Change]:
     return found
 
 
-def _applied(text: str, edits: list[Edit], after: int, head: list[str]) -> str:
-    lines = source_lines(text)
-    for edit in sorted(edits, key=lambda item: item.first, reverse=True):
-        lines[edit.first - 1 : edit.last] = edit.lines
-    lines[after:after] = head
-    return "".join(lines)
-
-
 def _shown_path(path: Path, root: Path | None) -> str:
     base = path.parent if root is None else root
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
-
-
-def _diff(old: str, new: str, name: str) -> str:
-    lines = difflib.unified_diff(source_lines(old), source_lines(new), f"a/{name}", f"b/{name}")
-    marked = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(marked)

@@ -10,6 +10,7 @@ from fusionkit.identify.source.evaluate import FunctionNode
 from fusionkit.identify.source.files import source_lines
 
 Block = list[ast.stmt]
+STEP = "    "  # by which new texts are indented until they are written with the file's own step
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -85,6 +86,20 @@ class Statements:
                 return block, min(told), max(told)
         raise Unfit("the code stands in several functions")
 
+    def margin(self, item: ast.AST) -> str:
+        """The blanks or tabs that a statement is indented with."""
+        line = self._encoded[getattr(item, "lineno", 1) - 1]
+        before = line[: getattr(item, "col_offset", 0)].decode()
+        return before if not before.strip() else before[: len(before) - len(before.lstrip(" \t"))]
+
+    def step(self, item: ast.stmt) -> str:
+        """What the block of a statement is indented with beyond the statement around it."""
+        around = self.parent(item)
+        while not isinstance(around, (ast.stmt, type(None))):
+            around = self.parent(around)
+        outer, inner = self.margin(around or self.function), self.margin(item)
+        return inner.removeprefix(outer) or STEP
+
     def source(self, node: ast.AST) -> str:
         """The text of an expression on one line, as it is written where it stands on one."""
         if not isinstance(node, ast.expr):
@@ -121,7 +136,7 @@ class Statements:
         while front:
             inner = front.pop()
             if id(inner) in texts:
-                own = " " * inner.col_offset if isinstance(inner, ast.stmt) else margin
+                own = self.margin(inner) if isinstance(inner, ast.stmt) else margin
                 changed.append((*self.span(inner), texts[id(inner)].replace("\n", f"\n{own}")))
             else:
                 front += ast.iter_child_nodes(inner)
@@ -130,6 +145,18 @@ class Statements:
             parts += [self.between(at, begin), text]
             at = stop
         return "".join((*parts, self.between(at, end)))
+
+
+def indented_by(text: str, step: str, before: str = STEP) -> str:
+    """A text whose lines are indented by `before`, with `step` in its place."""
+    return "\n".join(_moved(line, step, before) for line in text.split("\n"))
+
+
+def _moved(line: str, step: str, before: str) -> str:
+    deep = 0
+    while line.startswith(before, deep * len(before)):
+        deep += 1
+    return step * deep + line[deep * len(before) :]
 
 
 def names(node: ast.AST) -> tuple[set[str], set[str]]:

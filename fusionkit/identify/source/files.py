@@ -14,15 +14,18 @@ from fusionkit.identify.source.values import Value
 
 
 class SourceFile:
-    """One parsed file. `flow` of a function is worked out once.
+    """One parsed file. `flow` of a function is worked out once. `data`: the bytes that `text` was read from, if any.
 
     `functions`, `classes`: by name, the last of several; `every_function`, `every_class`: also those that stand in
     another branch of an `if` or `try` under the same name.
     """
 
-    def __init__(self, path: Path, text: str, tree: ast.Module | None = None) -> None:
+    def __init__(
+        self, path: Path, text: str, tree: ast.Module | None = None, data: bytes | None = None
+    ) -> None:
         self.path = path
         self.text = text
+        self.data = data
         self.tree = ast.parse(text) if tree is None else tree
         self._flows: dict[int, Flow] = {}
         self.modules: dict[str, str] = {}

@@ -105,7 +105,7 @@ def test_diff_applies(tmp_path: Path):
     path = tmp_path / "model.py"
     path.write_text(NORM)
     result = only(NORM, path, "npu_rms_norm")
-    subprocess.run(["patch", "-p1", "--silent"], input=result.diff.encode(), cwd=tmp_path, check=True)
+    subprocess.run(["patch", "-p1", "--silent"], input=result.patch.data, cwd=tmp_path, check=True)
     assert path.read_text() == result.new_text
 
 
