@@ -14,6 +14,7 @@ profile_file: str | None = None
 prove: bool = False
 chosen: list[str] = []
 confirmed_by: str = ""
+despite: str = ""
 run_dir: str = "evidence/interactive"
 
 # %%
@@ -54,7 +55,8 @@ views.table(found.checklist_rows(), "Decision checklist")
 # %% [markdown]
 # ## Choice
 #
-# Choose above all what stands first in the suggested order; then run the cells below again.
+# Choose above all what stands first in the suggested order; then run the cells below again. What is deferred can be chosen, its reason
+# beside it; what is not recommended only by its id in `chosen`, with the reason in `despite`.
 
 # %%
 chooser = candidate_chooser(found.choices(), chosen)
@@ -68,4 +70,4 @@ views.table(
 )
 
 # %%
-views.outcome(found.write(chosen_ids(chooser, chosen), confirmed_by))
+views.outcome(found.write(chosen_ids(chooser, chosen), confirmed_by, despite))

@@ -23,7 +23,7 @@ class Confirmation:
     """Which candidates of which report are to be replaced, said by whom and when.
 
     `report_sha256`: of the report's bytes; `chosen`: ids as its list of candidates has them; `confirmed_at`: ISO 8601
-    with a time zone.
+    with a time zone; `despite`: why something is chosen that is not recommended, "" where nothing is.
     """
 
     report: str
@@ -31,6 +31,7 @@ class Confirmation:
     chosen: tuple[str, ...]
     confirmed_by: str
     confirmed_at: str
+    despite: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types: what stands in the file."""
@@ -41,11 +42,16 @@ class Confirmation:
             "chosen": list(self.chosen),
             "confirmed_by": self.confirmed_by,
             "confirmed_at": self.confirmed_at,
-        }
+        } | ({"despite": self.despite} if self.despite else {})
 
 
 def report_ids(report: Path) -> tuple[str, ...]:
     """The ids in the list at the end of a report. Raises MisuseError where it has none, or cannot be read."""
+    return tuple(report_judgements(report))
+
+
+def report_judgements(report: Path) -> dict[str, str]:
+    """Id -> "yes", "defer" or "no", from the list at the end of a report. Raises MisuseError like `report_ids`."""
     try:
         lines = report.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -60,18 +66,30 @@ def report_ids(report: Path) -> tuple[str, ...]:
     first = starts[-1]
     fence = lines[first].removesuffix(IDS)
     end = next((n for n in range(first + 1, len(lines)) if lines[n] == fence), len(lines))
-    return tuple(line for line in lines[first + 1 : end] if line)
+    found = [line.partition(" ") for line in lines[first + 1 : end] if line]
+    if any(word not in ("yes", "defer", "no") for word, _, _ in found):
+        raise MisuseError(
+            f"{report}: its list of candidates tells no judgements; scan again and write it anew"
+        )
+    return {name: word for word, _, name in found}
 
 
 def write_confirmation(
-    path: Path, report: Path, chosen: Iterable[str], *, confirmed_by: str, confirmed_at: str
+    path: Path,
+    report: Path,
+    chosen: Iterable[str],
+    *,
+    confirmed_by: str,
+    confirmed_at: str,
+    despite: str = "",
 ) -> Confirmation:
     """Write the confirmation of `chosen` candidates of a report.
 
-    Raises MisuseError where nothing is chosen, an id is not in the report, or nobody is named.
+    What is deferred may be chosen; what is not recommended only with the reason in `despite`. Raises MisuseError where
+    it is missing, nothing is chosen, an id is not in the report, or nobody is named.
     """
     ids = tuple(dict.fromkeys(chosen))
-    _check_ids(str(path), ids, report)
+    _check_ids(str(path), ids, report, despite)
     if not confirmed_by.strip():
         raise MisuseError(f"{path}: nobody confirms; give confirmed_by")
     confirmation = Confirmation(
@@ -80,6 +98,7 @@ def write_confirmation(
         chosen=ids,
         confirmed_by=confirmed_by.strip(),
         confirmed_at=confirmed_at,
+        despite=" ".join(despite.split()),
     )
     write_text(path, yaml.safe_dump(confirmation.to_dict(), sort_keys=False, allow_unicode=True))
     return confirmation
@@ -88,7 +107,8 @@ def write_confirmation(
 def require_confirmation(path: Path, report: Path) -> Confirmation:
     """The confirmation at `path`, if it is one of this very report.
 
-    Raises MisuseError in one line where it is absent, unreadable, of another report, or names ids that are not in it.
+    Raises MisuseError in one line where it is absent, unreadable, of another report, names ids that are not in it, or
+    what it does not recommend without saying why.
     """
     if not path.is_file():
         raise MisuseError(
@@ -100,19 +120,24 @@ def require_confirmation(path: Path, report: Path) -> Confirmation:
             f"{path}: confirms another report ({confirmation.report_sha256[:12]}) than {report} "
             f"({sha256_file(report)[:12]}); read this one and confirm it"
         )
-    _check_ids(str(path), confirmation.chosen, report)
+    _check_ids(str(path), confirmation.chosen, report, confirmation.despite)
     return confirmation
 
 
-def _check_ids(where: str, chosen: tuple[str, ...], report: Path) -> None:
+def _check_ids(where: str, chosen: tuple[str, ...], report: Path, despite: str) -> None:
     if not chosen:
         raise MisuseError(f"{where}: no candidate is chosen; choose from the list at the end of {report}")
-    known = report_ids(report)
+    known = report_judgements(report)
     unknown = [item for item in chosen if item not in known]
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, n=1)
         hint = f"did you mean {near[0]}?" if near else "see the list at its end"
         raise MisuseError(f"{where}: {unknown[0]!r} is no candidate of {report}; {hint}")
+    refused = [item for item in chosen if known[item] == "no"]
+    if refused and not despite.strip():
+        raise MisuseError(
+            f"{where}: {refused[0]} is not recommended, see {report}; leave it out, or say why in despite: REASON"
+        )
 
 
 def _read(path: Path) -> Confirmation:
@@ -128,6 +153,10 @@ def _read(path: Path) -> Confirmation:
     chosen: Any = told.get("chosen")
     if not isinstance(chosen, list) or not all(isinstance(item, str) for item in chosen):
         missing.append("chosen")
+    if not isinstance(told.get("despite", ""), str):
+        missing.append("despite")
     if missing:
         raise MisuseError(f"{path}: {missing[0]} is missing or no text; confirm again")
-    return Confirmation(chosen=tuple(chosen), **{name: told[name] for name in texts})
+    return Confirmation(
+        chosen=tuple(chosen), despite=told.get("despite", ""), **{name: told[name] for name in texts}
+    )

@@ -19,7 +19,7 @@ from fusionkit.identify.reporting.summary import head, summary
 from fusionkit.identify.reporting.words import LANGS, Lang, say
 
 IDS = "candidates"
-"""What follows the fence of the list of candidates, by which a confirmation finds it."""
+"""What follows the fence of the list of candidates, by which a confirmation finds it: a judgement and an id a line."""
 
 
 def report_text(
@@ -106,4 +106,4 @@ def _titled(lang: Lang, key: str, body: str) -> str:
 
 
 def _ids(scan: ScanReport) -> str:
-    return fenced("\n".join(one_line(item.id) for item in scan.candidates), IDS)
+    return fenced("\n".join(f"{item.recommend} {one_line(item.id)}" for item in scan.candidates), IDS)

@@ -109,18 +109,27 @@ class Identification:
     def choice_rows(self, chosen: Sequence[str]) -> list[dict[str, Any]]:
         """What `choices` offers and what of it is chosen; ids that it does not offer stand below."""
         choices = self.choices()
+        reasons = {item.id: reason_of(item, self.lang) for item in self.scan.candidates}
         offered = {item for ids in choices.values() for item in ids}
         rows: list[dict[str, Any]] = [
-            {"chosen": set(ids) <= set(chosen), "candidate": label, "ids": list(ids)}
+            {
+                "chosen": set(ids) <= set(chosen),
+                "candidate": label,
+                "reason": reasons[ids[0]],
+                "ids": list(ids),
+            }
             for label, ids in choices.items()
         ]
         others = [item for item in chosen if item not in offered]
-        return rows + [{"chosen": True, "candidate": None, "ids": [item]} for item in others]
+        return rows + [
+            {"chosen": True, "candidate": None, "reason": reasons.get(item), "ids": [item]} for item in others
+        ]
 
-    def write(self, chosen: Sequence[str] = (), confirmed_by: str = "") -> PhaseRecord:
+    def write(self, chosen: Sequence[str] = (), confirmed_by: str = "", despite: str = "") -> PhaseRecord:
         """Write report, scan and evidence, and the confirmation of what is `chosen`, if anything is.
 
-        Raises MisuseError for an id that is not in the report.
+        `despite`: why something is chosen that is not recommended. Raises MisuseError for an id that is not in the
+        report, and for one that it does not recommend where `despite` is empty.
         """
         changed = changed_files(self.materials)
         report = write_text(self.run_dir / REPORT, render(self.materials, lang=self.lang, changed=changed))
@@ -131,7 +140,9 @@ class Identification:
         if chosen:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             who = confirmed_by or getpass.getuser()
-            write_confirmation(confirmation, report, chosen, confirmed_by=who, confirmed_at=when)
+            write_confirmation(
+                confirmation, report, chosen, confirmed_by=who, confirmed_at=when, despite=despite
+            )
             artifacts.append({"path": f"artifacts/{FILE_NAME}", "kind": "confirmation"})
         record = PhaseRecord(
             phase=11,

@@ -63,7 +63,9 @@ def test_the_choice_is_shown_with_ids_that_the_list_does_not_offer(found):
     norms = next(ids for label, ids in found.choices().items() if "ARMSNorm" in label)
     rows = found.choice_rows([*norms, id_of(found, "npu_fusion_attention")])
     assert [row["chosen"] for row in rows if row["ids"] == list(norms)] == [True]
-    assert rows[-1] == {"chosen": True, "candidate": None, "ids": [id_of(found, "npu_fusion_attention")]}
+    assert rows[-1] == {"chosen": True, "candidate": None, "ids": [id_of(found, "npu_fusion_attention")],
+                        "reason": rows[-1]["reason"]}  # fmt: skip
+    assert "soft cap" in rows[-1]["reason"]
     assert sum(row["chosen"] for row in rows) == 2
 
 
