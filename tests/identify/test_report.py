@@ -121,23 +121,38 @@ def test_files_that_failed_are_listed_and_untick_their_box(scan):
     broken = dataclasses.replace(scan, failed=(Failed("x|y.py", "no Python:\nline 2"),))
     text = text_of(broken)
     assert "- `x|y.py`: no Python: line 2" in section(text, "Files that could not be read")
-    assert [box.ticked for box in boxes(scan)][:2] == [True, True]
-    assert [box.ticked for box in boxes(broken)][:2] == [True, False]
+    assert [box.ticked for box in boxes(scan)][:3:2] == [True, True]
+    assert [box.ticked for box in boxes(broken)][:3:2] == [True, False]
 
 
-def boxes(scan, changed=()):
-    return checklist(gather_materials(scan), changed, "en")
+def boxes(scan, changed=(), **given):
+    return checklist(gather_materials(scan, **given), changed, "en")
 
 
-def test_the_checklist_is_worked_out_from_what_was_done(scan):
-    told = boxes(scan)
-    assert len(told) == 7
-    assert not re.search("[\u4e00-\u9fff]", "".join(box.question + box.evidence for box in told))
-    assert "1 uses of torch_npu ops in the repository" in told[1].evidence
-    assert [box.ticked for box in told][4:] == [False, False, False]
-    assert told[3].ticked
-    assert not boxes(scan, ["a.py"])[3].ticked
+def test_the_checklist_is_worked_out_from_what_was_done(scan, tmp_path):
+    code, profile, scanned_, repository, _, stopped, *later = boxes(scan)
+    assert len(later) == 3
+    assert not re.search("[\u4e00-\u9fff]", "".join(box.question + box.evidence for box in boxes(scan)))
+    assert (code.ticked, scanned_.ticked, stopped.ticked) == (True, True, True)
+    assert [box.ticked for box in later] == [False, False, False]
+    assert not boxes(scan, ["a.py"])[5].ticked
     assert not boxes(dataclasses.replace(scan, files=0))[0].ticked
+    assert not profile.ticked
+    assert profile.evidence.endswith("with --profile")
+    findings = ProfileFindings("kernel_details.csv", "npu", "", 1.0, (), (), {})
+    given = boxes(scan, profile=findings)[1]
+    assert (given.ticked, given.evidence) == (True, "profile: `kernel_details.csv`")
+    assert not repository.ticked
+    (tmp_path / ".git").mkdir()
+    found = boxes(scan)[3]
+    assert found.ticked
+    assert found.evidence == f"`{tmp_path.name}`; 1 uses of torch_npu ops found"
+
+
+def test_no_box_is_ticked_without_evidence_and_an_open_one_says_what_to_do(tmp_path):
+    for told in (boxes(scanned(tmp_path, {})), checklist(gather_materials(scanned(tmp_path, {})), (), "zh")):
+        assert not any(box.ticked for box in told)
+        assert all("to do: " in box.evidence or "待办：" in box.evidence for box in told)
 
 
 def test_a_file_that_changes_meanwhile_is_noticed(scan, tmp_path):

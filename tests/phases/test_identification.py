@@ -53,7 +53,7 @@ def test_the_rows_show_every_op_every_decision_and_every_choice(found):
     assert any(
         "ARMSNorm" in row["candidate"] and "npu_rms_norm(" in row["diff"] for row in found.replacement_rows()
     )
-    assert len(found.checklist_rows()) == 7
+    assert len(found.checklist_rows()) == 9
     offered = found.choices()
     assert sum(len(ids) for ids in offered.values()) == 3
     assert not any("Capped" in label for label in offered)
