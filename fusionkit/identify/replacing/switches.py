@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from fusionkit.identify.replacing.flags import flags_around, is_switch, speaks, truths_of
 from fusionkit.identify.rules.unit import Unit
+from fusionkit.identify.source.configurations import annotated_configs
 from fusionkit.identify.source.project import find_function, imported_file
 
 AVAILABLE = "is_torch_npu_available"
 _KNOWN_CALLS = (AVAILABLE, "is_npu_available")
 _LIBRARIES = ("transformers", "diffusers")
-_SWITCH = re.compile(r"(^|_)(npu|fused|fusion)(_|$)", re.IGNORECASE)
-_OTHER = re.compile(r"available|device|version|fused_qkv|fusion_layer|qkv", re.IGNORECASE)
 # op -> words by which a switch speaks of it; a switch that speaks of none is for all
 _WORDS = {
     "npu_rms_norm": ("norm",), "npu_add_rms_norm": ("norm",), "npu_swiglu": ("swiglu", "mlp", "glu"),
@@ -24,6 +23,7 @@ _WORDS = {
     "npu_fusion_attention": ("attn", "attention", "flash"), "npu_grouped_matmul": ("moe", "expert", "gmm", "grouped"),
     "npu_gelu": ("gelu",), "NpuFusedAdamW": ("adam", "optim"),
 }  # fmt: skip
+_UNUSED = "no torch_npu call stands under it yet"
 _MOST_FILES = 40  # of a package that are read for switches
 
 
@@ -75,11 +75,16 @@ def _utils_module(path: Path, library: str) -> str:
 
 
 def _existing(unit: Unit) -> Iterator[tuple[str, str]]:
-    """(switch as source, where it is asked) for each switch of the project that can be asked in this function."""
+    """(switch as source, where it is asked or defined) for each switch of the project that this function can ask.
+
+    Those of the class itself first, then those that some code asks already, then those that are defined only.
+    """
+    yield from _own(unit)
     reachable = {"self.config"} if "config" in getattr(unit.cls, "attributes", {}) else set()
     reachable |= {name for name in unit.flow.parameters if name in ("config", "args")}
     reachable |= {name for name in ("args", "config") if _is_global(unit, name)}
-    for text, where in (*_switches(unit.file.path), *_package_switches(unit.file.path.parent)):
+    asked = (*_switches(unit.file.path), *_package_switches(unit.file.path.parent))
+    for text, where in (*asked, *_defined(unit)):
         base, _, _ = text.rpartition(".")
         if base:
             held = f"self.{base}" if base == "config" and "self.config" in reachable else base
@@ -87,6 +92,26 @@ def _existing(unit: Unit) -> Iterator[tuple[str, str]]:
                 yield f"{held}.{text.rpartition('.')[2]}", where
         elif text in _globals(unit):
             yield text, where
+
+
+def _own(unit: Unit) -> Iterator[tuple[str, str]]:
+    """Parameters of the class that are True or False and that it keeps under their name."""
+    start = None if unit.cls is None else unit.cls.methods.get("__init__")
+    if unit.cls is None or start is None or unit.builds:
+        return
+    for name in filter(is_switch, truths_of(start)):
+        if name in unit.cls.attributes:
+            asked = [text for text, where in _switches(unit.file.path) if _UNUSED not in where]
+            where = f"{unit.file.path.name}:{start.lineno}"
+            yield f"self.{name}", where if name in asked else f"{where}; {_UNUSED}"
+
+
+def _defined(unit: Unit) -> Iterator[tuple[str, str]]:
+    """Flags of configurations and argument parsers; of a configuration only if it may be the one of this class."""
+    told = [] if unit.cls is None else next(filter(None, annotated_configs(unit.file, unit.cls.name)), [])
+    for flag in flags_around(unit.file.path.parent):
+        if not told or not flag.owner or flag.owner in told:
+            yield f"{flag.base}.{flag.name}", f"{flag.where}; {_UNUSED}"
 
 
 def _is_for(text: str, op: str) -> bool:
@@ -113,7 +138,7 @@ def _globals(unit: Unit) -> set[str]:
 @lru_cache(maxsize=512)
 def _switches(path: Path) -> tuple[tuple[str, str], ...]:
     """(switch, file:line) for the names that `if` tests of a file ask and that speak of fused or NPU code."""
-    file = imported_file(path)
+    file = imported_file(path) if speaks(path) else None
     found: dict[str, str] = {}
     for node in ast.walk(file.tree) if file is not None else ():
         if not isinstance(node, ast.If):
@@ -121,9 +146,19 @@ def _switches(path: Path) -> tuple[tuple[str, str], ...]:
         for item in _asked(node.test):
             text = ast.unparse(item).removeprefix("self.")
             last = text.rpartition(".")[2]
-            if _SWITCH.search(last) and not _OTHER.search(last) and text.count(".") <= 1:
-                found.setdefault(text, f"{path.name}:{node.lineno}")
+            if is_switch(last) and text.count(".") <= 1:
+                where = f"{path.name}:{node.lineno}"
+                if _calls_npu(node):
+                    found[text] = where
+                else:
+                    found.setdefault(text, f"{where}; {_UNUSED}")
     return tuple(found.items())
+
+
+def _calls_npu(node: ast.If) -> bool:
+    """Whether something of torch_npu is called under an `if`."""
+    called = [item.func for part in node.body for item in ast.walk(part) if isinstance(item, ast.Call)]
+    return any("npu_" in ast.unparse(function) for function in called)
 
 
 @lru_cache(maxsize=128)
