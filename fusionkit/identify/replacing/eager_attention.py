@@ -13,6 +13,7 @@ from fusionkit.identify.replacing.fused_attention import (
     dtype_lines,
     expanded,
     fused_call,
+    of_four,
 )
 from fusionkit.identify.replacing.operands import Operand, Start
 from fusionkit.identify.replacing.place import Place
@@ -37,7 +38,7 @@ class _Attention:
 def replace_eager_attention(place: Place) -> Change:
     """The change for one attention. Raises Unfit where a step of it is none of the op's."""
     attention = _attention(place)
-    scores = scores_of(attention.softmax.args[0])
+    scores = scores_of(place.unit, attention.softmax.args[0])
     query, key, repeats = _query_and_key(scores.product)
     values, more = _unrepeated(attention.values)
     inner = (*attention.drops, *attention.casts, attention.softmax, *repeats, *more)
@@ -63,7 +64,16 @@ def replace_eager_attention(place: Place) -> Change:
         at_start=frozenset().union(*(item.names for item in tensors)) | scale_names | mask_names,
         nothing=weights,
         conditions=(*_rank(tensors[0]), *_conditions(place, start, attention, scores)),
-        notes=((MASK_NOTE, EMPTY_ROW_NOTE) if mask else ()) + ((WEIGHTS_NOTE,) if weights else ()),
+        notes=_notes(scores, weights),
+    )
+
+
+def _notes(scores: Scores, weights: frozenset[str]) -> tuple[str, ...]:
+    is_added = any(how == "add" for how, _ in scores.masks)
+    return (
+        *((MASK_NOTE,) if is_added else ()),
+        *((EMPTY_ROW_NOTE,) if scores.masks else ()),
+        *((WEIGHTS_NOTE,) if weights else ()),
     )
 
 
@@ -146,10 +156,10 @@ def _mask(
     if len(scores.masks) > 1:
         raise Unfit("several masks are laid on the scores")
     how, mask = scores.masks[0]
-    held, base = _mask_operand(start, mask, operands)
+    held, base = _mask_operand(start, mask if how != "add" else peel(mask, CASTS), operands)
     dropping = {"add": f"{held.text} < 0", "drop": held.text, "keep": f"{held.text}.logical_not()"}[how]
     name = place.fresh("drop_mask")
-    told = [f"{name} = {dropping}", f"{name} = {expanded(operands, name)}"]
+    told = [f"{name} = {dropping}", f"{name} = {expanded(operands, of_four(name))}"]
     if scores.optional and base:
         told = [f"{name} = None", f"if {base} is not None:", *(f"    {line}" for line in told)]
     lines += told
@@ -158,7 +168,7 @@ def _mask(
 
 def _mask_operand(start: Start, mask: Value, operands: Operands) -> tuple[Operand, str]:
     """(the mask, the name that may be None): cut to the key's length as the original does it."""
-    inner = peel(mask, CASTS)
+    inner = mask
     if inner.op == "getitem" and inner.args[0].op == "param" and "shape[-2]" in inner.name:
         base = start.operand(inner.args[0])
         cut = f"{base.text}[:, :, :, : {operands.size(operands.key, 'S')}]"

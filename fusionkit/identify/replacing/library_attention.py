@@ -5,20 +5,24 @@ from __future__ import annotations
 import ast
 
 from fusionkit.identify.replacing.fused_attention import (
+    CAUSAL,
     EMPTY_ROW_NOTE,
     MASK_NOTE,
     Operands,
-    causal_line,
     dtype_lines,
     fused_call,
     mask_lines,
+    shape_lines,
+    template_line,
 )
 from fusionkit.identify.replacing.place import Place
+from fusionkit.identify.replacing.polarity import dropping, is_boolean
 from fusionkit.identify.replacing.replacement import Change, Unfit
 
 CAUSAL_NOTE = (
-    "is_causal makes a whole Sq x Skv mask at every call: for long sequences make the 2048 x 2048 template once and hand it"
-    " over with sparse_mode 2, which is aligned at the top left as well"
+    "is_causal becomes sparse_mode 2, aligned at the top left as well; its 2048 x 2048 template (4 MB) is made at every"
+    " call, since one that is kept would be caught by graph capture or inference mode: where a profile shows it, hold it"
+    " as a buffer of the module"
 )
 _SIGNATURE = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _CHOICES = ("backend", "parallel_config")  # of dispatch_attention_fn: None leaves it to the default
@@ -37,18 +41,31 @@ def replace_library_attention(place: Place) -> Change:
     if isinstance(given.get("scale"), (ast.Name, ast.Attribute)):
         scale = f"{names[0]}.shape[-1] ** -0.5 if {scale} is None else {scale}"
     operands = Operands(names[0], names[1], names[2], "BSND" if is_dispatch else "BNSD", scale)
-    dtype, mask = place.fresh("compute_dtype"), _mask(place, given, operands, lines)
+    dtype, (mask, mode) = place.fresh("compute_dtype"), _mask(place, given, operands, lines)
     lines += dtype_lines(place, operands, dtype)
     conditions = (*_rank(given), *_dropout(place, given), *_chosen(place, given))
-    notes: tuple[str, ...] = (MASK_NOTE, EMPTY_ROW_NOTE) if _is_given(given, "attn_mask") else ()
-    notes += (CAUSAL_NOTE,) if _is_given(given, "is_causal") else ()
     statement = place.statements.statement(node)
     return Change(
-        place.put(node, fused_call(operands, dtype, mask)),
+        place.put(node, fused_call(operands, dtype, mask, mode)),
         before={statement: lines},
         conditions=conditions,
-        notes=notes,
+        notes=_notes(place, given),
     )
+
+
+def _notes(place: Place, given: dict[str, ast.expr]) -> tuple[str, ...]:
+    has_mask = _is_given(given, "attn_mask")
+    return (
+        *((MASK_NOTE,) if has_mask and not _is_boolean(place) else ()),
+        *((EMPTY_ROW_NOTE,) if has_mask else ()),
+        *((CAUSAL_NOTE,) if _is_given(given, "is_causal") else ()),
+    )
+
+
+def _is_boolean(place: Place) -> bool:
+    """Whether the mask of the call is boolean by the way it is made."""
+    mask = place.value.arg(3, "attn_mask")
+    return mask is not None and is_boolean(mask)
 
 
 def _arguments(node: ast.Call) -> dict[str, ast.expr]:
@@ -82,20 +99,26 @@ def _named(place: Place, given: dict[str, ast.expr], name: str, lines: list[str]
     return fresh
 
 
-def _mask(place: Place, given: dict[str, ast.expr], operands: Operands, lines: list[str]) -> str | None:
-    """The name of the mask that drops; None where there is none."""
+def _mask(
+    place: Place, given: dict[str, ast.expr], operands: Operands, lines: list[str]
+) -> tuple[str | None, str]:
+    """(name of the mask that drops, None where there is none; the sparse mode, "" for the default)."""
     name = place.fresh("drop_mask")
     has_mask, causal = _is_given(given, "attn_mask"), given.get("is_causal")
-    if has_mask:
+    if has_mask and _is_boolean(place):
+        lines += [f"{name} = {dropping(place, given['attn_mask'])}", *shape_lines(operands, name)]
+    elif has_mask:
         lines += mask_lines(place, operands, name, place.text(given["attn_mask"]))
     if not _is_given(given, "is_causal") or causal is None:
-        return name if has_mask else None
-    line = causal_line(place, operands, name)
+        return (name if has_mask else None), ""
+    line = template_line(place, operands, name)
     if isinstance(causal, ast.Constant):
         lines.append(line)
-    else:
-        lines += [*([] if has_mask else [f"{name} = None"]), f"if {place.text(causal)}:", f"    {line}"]
-    return name
+        return name, CAUSAL
+    mode = place.fresh("sparse_mode")
+    lines += [*([] if has_mask else [f"{name} = None"]), f"{mode} = 0"]
+    lines += [f"if {place.text(causal)}:", f"    {line}", f"    {mode} = {CAUSAL}"]
+    return name, mode
 
 
 def _rank(given: dict[str, ast.expr]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fusionkit.identify.replacing.replacement import Change, Unfit
 from fusionkit.identify.replacing.statements import Statements, names
 
+_FRESH = ("matmul", "bmm", "baddbmm", "einsum")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -23,6 +24,15 @@ class Kept:
 def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change]) -> Kept:
     """What of a run the fused branch needs. Raises Unfit where a name would have to hold two values at once."""
     changes = list(changes)
+    own = _own(run)
+    found, is_whole = _kept(statements, run, changes, own)
+    return found if is_whole else _kept(statements, run, changes, frozenset())[0]
+
+
+def _kept(
+    statements: Statements, run: list[ast.stmt], changes: list[Change], own: frozenset[str]
+) -> tuple[Kept, bool]:
+    """(what is kept, whether it reads no name of `own` whose change in place was left out)."""
     texts = {id(node): text for change in changes for node, text in change.texts.items()}
     before = {id(node): lines for change in changes for node, lines in change.before.items()}
     at_start = frozenset().union(*(change.at_start for change in changes))
@@ -30,7 +40,12 @@ def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change])
     nothing = frozenset().union(*(change.nothing for change in changes)) & after
     needed, wanted_at_start = set(after - nothing), set[str]()
     held: list[ast.stmt] = []
+    passed, still = set[str](), set[str]()
     for item in reversed(run):
+        changed = _changed_in_place(item)
+        if changed in own - needed:
+            passed.add(changed)
+            continue
         read, written = _names_of(item, texts, before)
         inserted = any(id(node) in texts or id(node) in before for node in ast.walk(item))
         if is_droppable(item) and not written & needed and not (inserted and not written):
@@ -41,10 +56,32 @@ def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change])
             )
         if id(item) in texts or isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             needed -= written
+        still |= read
         needed |= read - (at_start if inserted else frozenset())
         wanted_at_start |= (read & at_start) if inserted else set()
         held.append(item)
-    return Kept(tuple(reversed(held)), tuple(sorted(nothing)))
+    return Kept(tuple(reversed(held)), tuple(sorted(nothing))), not passed & still
+
+
+def _changed_in_place(item: ast.stmt) -> str:
+    """x of the statement x.masked_fill_(...), "" for any other."""
+    made = item.value if isinstance(item, ast.Expr) else None
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+        return ""
+    is_own = made.func.attr.endswith("_") and not made.func.attr.endswith("__")
+    return made.func.value.id if is_own and isinstance(made.func.value, ast.Name) else ""
+
+
+def _own(run: list[ast.stmt]) -> frozenset[str]:
+    """Names that a run binds to tensors that nothing else holds: to sums, products, and results of such."""
+    found = set()
+    for item in run:
+        if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
+            made = item.value
+            called = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+            name = item.targets[0].id
+            (found.add if isinstance(made, ast.BinOp) or called in _FRESH else found.discard)(name)
+    return frozenset(found)
 
 
 def _names_of(

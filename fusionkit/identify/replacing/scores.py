@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from fusionkit.identify.replacing.polarity import inverted, is_low
 from fusionkit.identify.replacing.replacement import Unfit
 from fusionkit.identify.rules.attention_hazards import has_product
-from fusionkit.identify.source.values import CASTS, Value, find, peel
+from fusionkit.identify.rules.unit import Unit
+from fusionkit.identify.source.values import CASTS, Value, find
 
 _PRODUCTS = ("matmul",)
 
@@ -19,6 +21,7 @@ class Scores:
     `parts`: every value on the way. `optional`: whether the mask stands in a branch.
     """
 
+    unit: Unit
     product: Value
     scales: list[tuple[str, Value]] = field(default_factory=list)
     masks: list[tuple[str, Value]] = field(default_factory=list)
@@ -27,9 +30,9 @@ class Scores:
     optional: bool = False
 
 
-def scores_of(value: Value) -> Scores:
+def scores_of(unit: Unit, value: Value) -> Scores:
     """How the softmax's input was made. Raises Unfit at a step that the op does not have."""
-    told = Scores(value)
+    told = Scores(unit, value)
     while value.op not in _PRODUCTS:
         value = _step(value, told)
         if len(told.parts) > 40:
@@ -54,14 +57,8 @@ def _step(value: Value, told: Scores) -> Value:
             raise Unfit("a bias is added to the scores: pse would have to carry it")
         told.masks.append(("add", mask))
         return inner
-    if value.op == "masked_fill" and len(value.args) > 1:
-        told.masks.append(_drop(value.args[1]))
-        return value.args[0]
-    if value.op == "where" and len(value.args) == 3:
-        condition, one, other = value.args
-        keeps = has_product(one)
-        told.masks.append(("keep" if keeps else "drop", condition))
-        return one if keeps else other
+    if value.op in ("masked_fill", "where"):
+        return _filled(value, told)
     if value.op == "either":
         return _branch(value, told)
     raise Unfit(f"the scores go through {value.name or value.op}, which the op does not have")
@@ -78,11 +75,24 @@ def _is_mask(value: Value) -> bool:
     return find(value, lambda item: "mask" in (item.name or item.label), 5) is not None
 
 
-def _drop(condition: Value) -> tuple[str, Value]:
-    inner = peel(condition, CASTS)
-    if inner.op in ("invert", "logical_not"):
-        return "keep", inner.args[0]
-    return "drop", condition
+def _filled(value: Value, told: Scores) -> Value:
+    """Note what masked_fill or where drops, and give the scores that it was applied to."""
+    if value.op == "masked_fill":
+        mask, fill = value.arg(1, "mask"), value.arg(2, "value")
+        scores, keeps = value.args[0], False
+    else:
+        first = 1 if value.name == "method" else 0  # scores.where(mask, low)
+        order = (1, 0, 2) if first else (0, 1, 2)
+        mask, one, other = (value.args[index] if index < len(value.args) else None for index in order)
+        keeps = one is not None and has_product(one)
+        scores, fill = (one, other) if keeps else (other, one)
+    if mask is None or fill is None or scores is None:
+        raise Unfit("a mask is laid on the scores by arguments that cannot be told apart")
+    if not is_low(told.unit, fill):
+        raise Unfit("what the mask fills in is not seen to drop: no large negative number")
+    inner = inverted(mask)
+    told.masks.append(("keep" if keeps is (inner is None) else "drop", mask if inner is None else inner))
+    return scores
 
 
 def _branch(value: Value, told: Scores) -> Value:
