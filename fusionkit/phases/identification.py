@@ -95,7 +95,10 @@ class Identification:
     def checklist_rows(self) -> list[dict[str, Any]]:
         """The decision checklist, each box worked out from what was done."""
         boxes = checklist(self.materials, changed_files(self.materials), self.lang)
-        return [{"done": box.ticked, "question": box.question, "evidence": box.evidence} for box in boxes]
+        return [
+            {"done": box.ticked, "question": box.question, "evidence": box.evidence.replace("`", "")}
+            for box in boxes
+        ]
 
     def choices(self) -> dict[str, tuple[str, ...]]:
         """What can be chosen: every group that is not refused, with the ids of its members."""
@@ -165,11 +168,9 @@ class Identification:
         return {
             "#": number,
             "op": item.op,
-            "recommend": say(self.lang, item.recommend),
-            "priority": say(self.lang, f"priority_{item.priority}"),
             "symbol": item.symbol,
-            "place": f"{item.file}:{item.line}",
-            "places": len(group.members),
+            "recommend": say(self.lang, item.recommend),
+            "place": f"{item.file}:{item.line}" + (f" (+{len(group.others)})" if group.others else ""),
             "reason": reason_of(item, self.lang),
             "hazards": list(item.hazards) or None,
             "verdict": None if item.proof is None else str(item.proof["verdict"]),

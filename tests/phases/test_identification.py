@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 import yaml
@@ -46,7 +47,7 @@ def id_of(found, op):
 def test_the_rows_show_every_op_every_decision_and_every_choice(found):
     assert [row["Op"] for row in found.summary_rows()] == list(OP_NAMES)
     rows = {row["symbol"]: row for row in found.candidate_rows()}
-    assert rows["ARMSNorm"]["places"] == 2
+    assert re.fullmatch(r"a\.py:\d+ \(\+1\)", rows["ARMSNorm"]["place"])
     assert rows["Capped"]["recommend"] == "not recommended"
     assert {row["symbol"] for row in found.order_rows()} == {"ARMSNorm", "MLP"}
     assert any(row["symbol"] == "Capped" and "soft cap" in row["why"] for row in found.refused_rows())
@@ -54,6 +55,7 @@ def test_the_rows_show_every_op_every_decision_and_every_choice(found):
         "ARMSNorm" in row["candidate"] and "npu_rms_norm(" in row["diff"] for row in found.replacement_rows()
     )
     assert len(found.checklist_rows()) == 9
+    assert "`" not in "".join(row["evidence"] for row in found.checklist_rows())
     offered = found.choices()
     assert sum(len(ids) for ids in offered.values()) == 3
     assert not any("Capped" in label for label in offered)
