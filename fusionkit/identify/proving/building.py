@@ -14,6 +14,7 @@ from torch import nn
 
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.identify.proving.configurations import small_configs
+from fusionkit.identify.proving.guesses import build_guess
 from fusionkit.identify.proving.recipes import BUILD, GELU, SILU
 from fusionkit.identify.proving.setting import Setting
 
@@ -96,9 +97,18 @@ def rebuild(module: ModuleType, setting: Setting, original: Built) -> Built:
         if mine != theirs:
             raise MisuseError(f"the replaced {name} has other weights: {sorted(mine ^ theirs)[0]}")
         owner.eval().load_state_dict(original.owner.state_dict())
+        _copy_buffers(original.owner, owner)
     called = getattr(owner, method) if method else _called(owner)
     function = called if method or not isinstance(owner, nn.Module) else owner
     return Built(owner, function, _parameters(called), original.arguments, original.attention)
+
+
+def _copy_buffers(original: nn.Module, replaced: nn.Module) -> None:
+    """Buffers that are no part of the state are drawn as the others are, and have to be the same too."""
+    held = dict(replaced.named_buffers())
+    for name, value in original.named_buffers():
+        if name in held and held[name].shape == value.shape:
+            held[name].copy_(value)
 
 
 def draw_weights(module: nn.Module, generator: torch.Generator) -> None:
@@ -159,7 +169,9 @@ def _arguments(
             value = BUILD[name]
             told[name] = getattr(setting.sizes, value, value) if isinstance(value, str) else value
         else:
-            raise MisuseError(f"no recipe for parameter {name} of {cls.__name__}")
+            told[name] = build_guess(name, parameter, setting)
+            if told[name] is None:
+                raise MisuseError(f"no recipe for parameter {name} of {cls.__name__}")
     return told
 
 

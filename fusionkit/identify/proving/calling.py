@@ -22,6 +22,8 @@ NOT_DIFFERENTIATED = (
 KEPT_FLOAT32 = ("freqs_cis", "freqs", "image_rotary_emb", "rotary_emb", "freqs_cos", "freqs_sin")
 """Arguments that models hold in float32 beside activations of any dtype (diffusers' rotary tables)."""
 
+WRITTEN = "written "
+"""What the name of an argument that a call writes to is told with, among the outputs."""
 
 _DIRECTION = 7  # seed of the direction in which gradients are taken
 
@@ -29,6 +31,35 @@ _DIRECTION = 7  # seed of the direction in which gradients are taken
 def called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """The result of a call with every argument by name; tensors are copied, so that none is written to."""
     return function(**{name: tree_map(_copied, value) for name, value in arguments.items()})
+
+
+def outcome(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs of a call by path, and the tensors among its arguments that it wrote to."""
+    given = {name: tree_map(_copied, value) for name, value in arguments.items()}
+    return leaves(function(**given)) | _written(arguments, given)
+
+
+def same_outcome(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two outcomes hold the same numbers; NaN equals NaN."""
+    return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+
+
+def _written(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"{WRITTEN}{name}": value
+        for name, value in after.items()
+        if isinstance(value, Tensor) and not _same(value, before[name])
+    }
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        floating = one.is_floating_point() or one.is_complex()
+        near = floating and torch.allclose(one, other, 0.0, 0.0, equal_nan=True)
+        return bool(near) or bool(torch.equal(one, other))
+    return isinstance(one, Tensor) is isinstance(other, Tensor)
 
 
 def converted(arguments: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
@@ -78,8 +109,10 @@ def with_gradients(
         name: tree_map(_copied if name in NOT_DIFFERENTIATED else _differentiated, value)
         for name, value in arguments.items()
     }
+    handed = {name: tree_map(_flowing, value) for name, value in given.items()}
     with context:
-        outputs = leaves(function(**given))
+        outputs = leaves(function(**handed))
+    outputs |= _written(arguments, handed)
     sources = _sources(owner, given)
     generator = torch.Generator().manual_seed(_DIRECTION)
     total: Tensor | None = None
@@ -115,7 +148,7 @@ def _sources(owner: nn.Module | None, given: Mapping[str, Any]) -> dict[str, Ten
     for name, value in given.items():
         if isinstance(value, Tensor) and value.requires_grad:
             found[name] = value
-    return {f"gradient of {name}": value for name, value in found.items()}
+    return {f"gradient of {name}": value for name, value in found.items() if value.requires_grad}
 
 
 def _copied(value: Any) -> Any:
@@ -127,6 +160,11 @@ def _differentiated(value: Any) -> Any:
         value = value.detach().clone()
         return value.requires_grad_() if value.is_floating_point() else value
     return value
+
+
+def _flowing(value: Any) -> Any:
+    """A copy that may be written to, and through which gradients flow."""
+    return value.clone() if isinstance(value, Tensor) and value.requires_grad else value
 
 
 def one_line(error: BaseException) -> str:

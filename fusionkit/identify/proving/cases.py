@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import torch
-
 from fusionkit.identify.proving import rotary_tables
+from fusionkit.identify.proving.masks import MASKED_OPS, mask_parameters, masks_for
 from fusionkit.identify.proving.recipes import Maker
-from fusionkit.identify.proving.setting import Manner, Setting
+from fusionkit.identify.proving.setting import Manner
 from fusionkit.identify.scan_file import Site
 
 LENGTHS: tuple[tuple[int, int], ...] = ((2, 7), (1, 5), (2, 16))
@@ -38,77 +37,37 @@ class Case:
     """Arguments beside those that have to be given: name -> how it is made.
 
     `rows_without_key`: first rows of the last sequence of which the mask drops every key. What a model computes there
-    is padding that nothing reads: it is compared forward, and no gradient comes from it.
+    is padding that nothing reads: it is compared forward, and no gradient comes from it. `masked`: the parameter that is
+    given a mask, of this `kind`: once it takes one kind, it is not given another.
     """
 
     name: str
     given: Mapping[str, Maker] = field(default_factory=dict)
     manner: Manner | None = None
     rows_without_key: int = 0
-
-
-MASKS = ("attention_mask", "attn_mask", "mask")
-
-
-_PADDED = 2  # keys that are padding, where there is any
-
-
-def _causal(setting: Setting) -> torch.Tensor:
-    """[B, 1, S, S], True above the diagonal: what is dropped."""
-    shape = (setting.batch, 1, setting.length, setting.length)
-    return torch.ones(shape, dtype=torch.bool).triu(1)
-
-
-def _padding(setting: Setting) -> torch.Tensor:
-    """Causal with padding on the left of the last sequence: rows of which every key is dropped are among it."""
-    dropped = _causal(setting)
-    dropped[-1, :, :, :_PADDED] = True
-    return dropped
-
-
-def _right_padding(setting: Setting) -> torch.Tensor:
-    """[B, 1, S, S], the last two keys of the last sequence dropped; no row is without a key."""
-    dropped = torch.zeros((setting.batch, 1, setting.length, setting.length), dtype=torch.bool)
-    dropped[-1, :, :, -_PADDED:] = True
-    return dropped
-
-
-def _added(dropped: torch.Tensor) -> torch.Tensor:
-    return torch.zeros(dropped.shape).masked_fill(dropped, torch.finfo(torch.float32).min)
-
-
-_LEFT_PADDED = "additive causal mask with padding"
-_ADDITIVE: dict[str, Maker] = {
-    "additive causal mask": lambda setting: _added(_causal(setting)),
-    _LEFT_PADDED: lambda setting: _added(_padding(setting)),
-    "additive padding mask": lambda setting: _added(_right_padding(setting)),
-}
-_BOOLEAN: dict[str, Maker] = {
-    "boolean causal mask": lambda setting: ~_causal(setting),
-    "boolean padding mask": lambda setting: ~_right_padding(setting),
-    "boolean mask [B, S]": lambda setting: ~_right_padding(setting)[:, 0, 0],
-}
+    masked: str = ""
+    kind: str = ""
 
 
 def cases(site: Site, parameters: Mapping[str, object]) -> Iterator[Case]:
     """The cases of a call with these parameters. Those that the original cannot run are left out by the caller."""
     yield Case("plain")
-    if site.op in ("npu_fusion_attention", "npu_scaled_masked_softmax"):
-        for name in [mask for mask in MASKS if mask in parameters][:1]:
-            for told, maker in _masks(site).items():
-                yield Case(told, {name: maker}, rows_without_key=_PADDED if told == _LEFT_PADDED else 0)
-    if site.op == "npu_rms_norm" and "gate" in parameters:
+    if site.op in MASKED_OPS:
+        for name in mask_parameters(parameters):
+            for mask in masks_for(site.hazards):
+                yield Case(
+                    mask.told,
+                    {name: mask.made},
+                    rows_without_key=mask.rows_without_key,
+                    masked=name,
+                    kind=mask.kind,
+                )
+    if site.op in ("npu_rms_norm", "npu_swiglu", "npu_geglu") and "gate" in parameters:
         yield Case("with gate", {"gate": lambda setting: setting.tensor("B S C")})
     if "encoder_hidden_states" in parameters and site.op != "npu_rotary_mul":
         yield Case("second input", {"encoder_hidden_states": lambda setting: setting.tensor("B L C")})
     if site.op == "npu_rotary_mul":
         yield from _rotations(parameters)
-
-
-def _masks(site: Site) -> dict[str, Maker]:
-    """Those of the kind that the code at the site takes."""
-    boolean, additive = "mask_bool_keep" in site.hazards, "mask_additive" in site.hazards
-    return (_ADDITIVE if additive else {}) | (_BOOLEAN if boolean else {})
 
 
 def _rotations(parameters: Mapping[str, object]) -> Iterator[Case]:

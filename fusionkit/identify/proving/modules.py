@@ -6,41 +6,22 @@ of its own, never through sys.modules, where other libraries would find it.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import importlib.abc
 import importlib.util
 import linecache
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.identify.proving.switches import AVAILABILITY, Switches
-from fusionkit.npu.facade import TorchNpu
-
-
-class RecordingFacade(ModuleType):
-    """torch_npu of one replaced module: the facade, with a count of the calls of its ops."""
-
-    def __init__(self, facade: TorchNpu) -> None:
-        super().__init__("torch_npu")
-        self._facade = facade
-        self.calls: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._facade, name)
-        if not name.startswith("npu_"):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls[name] += 1
-            return found(*args, **kwargs)
-
-        return call
+from fusionkit.identify.proving.witness import BRANCH, Branches
+from fusionkit.npu.facade import TorchNpu, torch_npu_module
 
 
 class _Overlay(ModuleType):
@@ -58,10 +39,10 @@ class _Overlay(ModuleType):
 
 
 class _TextLoader(importlib.abc.SourceLoader):
-    """Loads a module from a text; inspect.getsource finds it too."""
+    """Loads a module from a text; inspect.getsource finds it too, and shows it without the marks."""
 
-    def __init__(self, text: str, filename: str) -> None:
-        self._text, self._filename = text, filename
+    def __init__(self, text: str, filename: str, tree: ast.Module) -> None:
+        self._text, self._filename, self._tree = text, filename, tree
 
     def get_filename(self, fullname: str) -> str:  # noqa: ARG002
         """Where the text would lie."""
@@ -70,6 +51,11 @@ class _TextLoader(importlib.abc.SourceLoader):
     def get_data(self, path: str | bytes) -> bytes:  # noqa: ARG002
         """The text."""
         return self._text.encode("utf-8")
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        """The code of the tree, which is the text's with marks in it; nothing is cached on disk."""
+        code: CodeType = compile(self._tree, self._filename, "exec", dont_inherit=True)
+        return code
 
 
 def import_original(path: Path) -> ModuleType:
@@ -103,23 +89,26 @@ def _import_loose(path: Path) -> ModuleType:
 
 
 def import_replaced(
-    original: ModuleType, new_text: str, torch_npu: ModuleType, switches: Switches
+    original: ModuleType, new_text: str, facade: TorchNpu, switches: Switches, branches: Branches
 ) -> ModuleType:
     """The rewritten text run as a module of the same package as `original`, with its condition true.
 
+    `branches` counts each run of a new branch.
     Raises what running the text raises.
     """
     name = f"{original.__name__}__replaced"
     path = Path(original.__file__ or f"{name}.py")
     filename = str(path.with_name(f"{path.stem}__replaced.py"))
     linecache.cache[filename] = (len(new_text), None, new_text.splitlines(keepends=True), filename)
-    loader = _TextLoader(new_text, filename)
+    loader = _TextLoader(new_text, filename, switches.marked(BRANCH))
     spec = importlib.util.spec_from_loader(name, loader, origin=filename)
     if spec is None:
         raise MisuseError(f"{filename}: no module can be made of it")
     module = importlib.util.module_from_spec(spec)
     module.__package__, module.__file__ = original.__package__, filename
-    vars(module)["__builtins__"] = {**vars(builtins), "__import__": _importer(torch_npu, switches)}
+    torch_npu = torch_npu_module(facade, available=False)
+    own = {"__import__": _importer(torch_npu, switches), BRANCH: branches}
+    vars(module)["__builtins__"] = {**vars(builtins), **own}
     sys.modules[name] = module
     loader.exec_module(module)
     switches.turn_on_names(module)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -12,15 +14,18 @@ import torch
 
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.identify.proving.building import Built, build
-from fusionkit.identify.proving.calling import called, one_line
+from fusionkit.identify.proving.calling import called, leaves, one_line, same_outcome
 from fusionkit.identify.proving.cases import LENGTHS, MANNERS, Case, cases
-from fusionkit.identify.proving.recipes import call_maker
-from fusionkit.identify.proving.setting import Manner, Setting
+from fusionkit.identify.proving.guesses import AMBIGUOUS, call_guesses
+from fusionkit.identify.proving.recipes import Maker, call_maker
+from fusionkit.identify.proving.setting import Setting
 from fusionkit.identify.proving.sizes import SIZES, WANTED, Sizes
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
 
 _GIVEN_ANYWAY = ("scaling", "position_embeddings")
+
+_MASKS = 3  # masks for each parameter: so many shapes and patterns are enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,12 @@ class Planned:
     def under_autocast(self) -> bool:
         """Whether autocast is tried too: with a batch of two and of one, as ops broadcast differently then."""
         return (self.setting.batch, self.setting.length) in LENGTHS[:2]
+
+    @property
+    def guessed(self) -> tuple[str, ...]:
+        """Arguments that no recipe knows. A run in which one differs accuses nobody: no model may call it so."""
+        names = tuple(self.original.parameters)
+        return tuple(name for name in self.setting.guessed if call_maker(name, self.setting, names) is None)
 
     @property
     def unread(self) -> tuple[int, int]:
@@ -77,27 +88,56 @@ def _at_size(
     except USER_CODE_ERRORS as error:
         refusals.append(f"the original cannot be built: {one_line(error)}")
         return
+    kinds: dict[str, str] = {}
+    masked: Counter[str] = Counter()
     for case in cases(site, original.parameters):
-        manner = _first_manner(start, original, case, refusals)
-        if manner is None:
+        if case.masked and (kinds.get(case.masked, case.kind) != case.kind or masked[case.masked] == _MASKS):
             continue
+        way = _first_way(start, original, case, refusals)
+        if way is None:
+            continue
+        if case.masked:
+            kinds[case.masked] = case.kind
+            masked[case.masked] += 1
         for batch, length in lengths:
-            setting = replace(start, batch=batch, length=length, manner=manner, kept={})
+            setting = replace(way, batch=batch, length=length, kept={})
             arguments = _try(setting, original, case, refusals)
             if arguments is not None:
                 yield Planned(setting, original, case, arguments)
 
 
-def _first_manner(start: Setting, original: Built, case: Case, refusals: list[str]) -> Manner | None:
-    """How the case can be called; only rotations differ in that."""
+def _first_way(start: Setting, original: Built, case: Case, refusals: list[str]) -> Setting | None:
+    """How the case can be called: the manner, in which only rotations differ, and what unknown parameters are given."""
     rotates = start.site.op == "npu_rotary_mul" and "attn" not in original.parameters
     tried = (case.manner,) if case.manner else MANNERS if rotates else MANNERS[:1]
-    for manner in tried:
-        setting = replace(start, manner=manner, kept={})
-        arguments = _try(setting, original, case, refusals)
-        if arguments is not None:
-            return manner
+    names = tuple(original.parameters)
+    unknown: dict[str, Maker | None] = dict.fromkeys(_unknown(start, original, case))
+    if rotates:
+        unknown |= {name: call_maker(name, start, names) for name in names if name in AMBIGUOUS}
+    shares = (2, 1) if "rope_partial" in start.site.hazards else (1,)
+    for manner, share in itertools.product(tried, shares):
+        for guessed in call_guesses(unknown, original.parameters):
+            setting = replace(start, manner=manner, kept={}, guessed=guessed, rotated_share=share)
+            if _try(setting, original, case, refusals) is not None:
+                return setting
+    untold = [name for name, known in unknown.items() if known is None]
+    if untold:
+        told = f"no recipe for parameter {untold[0]} of {start.site.symbol}, and no usual shape fits it"
+        refusals.insert(0, told)
     return None
+
+
+def _unknown(setting: Setting, original: Built, case: Case) -> list[str]:
+    """Parameters that have to be given and that no recipe knows."""
+    names = tuple(original.parameters)
+    return [
+        name
+        for name, parameter in original.parameters.items()
+        if _needed(parameter)
+        and name not in case.given
+        and not (name == "attn" and original.attention is not None)
+        and call_maker(name, setting, names) is None
+    ]
 
 
 def _try(setting: Setting, original: Built, case: Case, refusals: list[str]) -> dict[str, Any] | None:
@@ -105,9 +145,20 @@ def _try(setting: Setting, original: Built, case: Case, refusals: list[str]) -> 
     try:
         arguments = _arguments(setting, original, case)
         with torch.no_grad():
+            torch.manual_seed(0)
             result = called(original.function, arguments)
+            torch.manual_seed(1)
+            again = called(original.function, arguments)
     except USER_CODE_ERRORS as error:
         refusals.append(f"the original cannot be called: {one_line(error)}")
+        return None
+    if not same_outcome(leaves(result), leaves(again)):
+        refusals.append("the original gives other numbers each time: what is random cannot be compared")
+        return None
+    if any(
+        isinstance(value, torch.Tensor) and bool(value.isnan().any()) for value in leaves(result).values()
+    ):
+        refusals.append(f"the original gives NaN (case {case.name})")
         return None
     if setting.site.op == "npu_rotary_mul" and not _keeps_shape(arguments, result):
         refusals.append("the original cannot be called: no layout of its operands fits")
@@ -119,9 +170,10 @@ def _keeps_shape(arguments: Mapping[str, Any], result: Any) -> bool:
     """A rotation gives what it was given; anything else was broadcast by accident."""
     rotated = [arguments[name] for name in ("q", "k", "x", "xq", "xk", "query", "key") if name in arguments]
     results = list(result) if isinstance(result, (tuple, list)) else [result]
-    return not rotated or [t.shape for t in rotated][: len(results)] == [
-        getattr(t, "shape", None) for t in results
-    ]
+    # a value that is handed through may follow them
+    return all(
+        one.shape == getattr(other, "shape", None) for one, other in zip(rotated, results, strict=False)
+    )
 
 
 def _arguments(setting: Setting, original: Built, case: Case) -> dict[str, Any]:
@@ -134,7 +186,7 @@ def _arguments(setting: Setting, original: Built, case: Case) -> dict[str, Any]:
         elif maker is not None:
             told[name] = maker(setting)
         elif _needed(parameter):
-            found = call_maker(name, setting, names)
+            found = setting.guessed.get(name) or call_maker(name, setting, names)
             if found is None:
                 raise MisuseError(f"no recipe for parameter {name} of {setting.site.symbol}")
             told[name] = found(setting)

@@ -1,6 +1,7 @@
 """Start the proof in a process of its own, with a time limit, and read what it leaves.
 
-The process imports and runs code that the user names: whatever that prints, ends or breaks stays in there.
+The process imports and runs code that the user names: whatever that prints, ends or breaks stays in there, and on Linux
+what it starts ends with it. It is no sandbox: the code has the user's rights, files and network.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ TIME_LIMIT_S = 180.0
 """Default limit of one file's process: importing a model library alone takes some seconds."""
 
 DTYPES = ("float32", "bfloat16")
+
+_GRACE_S = 10.0  # for the supervisor to kill what descends from it
 
 _LAST_LINE = 300  # characters of a crashed process's last line that a reason quotes
 
@@ -108,7 +111,7 @@ def _prove_rest(path: Path, sites: Sequence[Site], request: Any, time_limit_s: f
 
 def _run_process(folder: Path, time_limit_s: float, sites: int, key: str) -> str:
     """How the process ended: "" by itself with code 0, else in a few words."""
-    command = [sys.executable, "-m", "fusionkit.identify.proving.worker", str(folder)]
+    command = [sys.executable, "-m", "fusionkit.identify.proving.supervisor", str(folder)]
     work = folder / "work"
     work.mkdir()
     with (folder / "output").open("wb") as output:
@@ -124,9 +127,18 @@ def _run_process(folder: Path, time_limit_s: float, sites: int, key: str) -> str
             _hand_over(process, key)
             return _wait(process, folder, time_limit_s, sites)
         finally:
-            with contextlib.suppress(OSError):  # and whatever it has started
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process and whatever it has started: by itself in time, else as far as its session goes."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_GRACE_S)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _opened(path: Path, key: str) -> Proof | None:

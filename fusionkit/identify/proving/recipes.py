@@ -81,7 +81,8 @@ def _scaling(setting: Setting) -> float:
     return 0.7 / math.sqrt(setting.sizes.head_dim)
 
 
-def _axes(axes: str) -> Maker:
+def axes_maker(axes: str) -> Maker:
+    """Normal values with the given axes."""
     return lambda setting: setting.tensor(axes)
 
 
@@ -96,7 +97,12 @@ def _k(setting: Setting) -> torch.Tensor:
     return setting.tensor(setting.manner.operands.replace("H", "K"))
 
 
-def _positions(setting: Setting) -> torch.Tensor:
+def _v(setting: Setting) -> torch.Tensor:
+    return setting.tensor(setting.manner.operands.replace("H", "K"))
+
+
+def positions(setting: Setting) -> torch.Tensor:
+    """[B, S] of int64."""
     return torch.arange(setting.length).expand(setting.batch, -1)
 
 
@@ -109,12 +115,13 @@ _CALL: dict[str, Maker | str | int | float | bool] = {
     "hidden_states": "B S C", "hidden_state": "B S C", "inputs": "B S C", "input": "B S C", "hidden": "B S C",
     "features": "B S C", "input_tensor": "B S C", "inputs_embeds": "B S C", "image_features": "B S C", "u": "B S C",
     "gate": "B S C", "residual": "B S C", "encoder_hidden_states": "B L C", "context": "B L C",
-    "x": _rotated, "q": _q, "k": _k, "xq": _q, "xk": _k, "tensor": _rotated, "t": _rotated,
+    "x": _rotated, "q": _q, "k": _k, "xq": _q, "xk": _k, "v": _v, "tensor": _rotated, "t": _rotated,
     "cos": lambda s: rotary_tables.tables(s)[0], "sin": lambda s: rotary_tables.tables(s)[1],
     "freqs_cos": lambda s: rotary_tables.tables(s)[0], "freqs_sin": lambda s: rotary_tables.tables(s)[1],
     "position_embeddings": rotary_tables.tables, "freqs_cis": rotary_tables.frequencies,
     "freqs": rotary_tables.frequencies, "image_rotary_emb": rotary_tables.interleaved, "rotary_emb": rotary_tables.interleaved,
-    "position_ids": _positions, "unsqueeze_dim": 1,
+    "position_ids": positions, "query_states": "B H S D", "key_states": "B K S D", "value_states": "B K S D",
+    "layer_input": "B S C", "states": "B S C", "latents": "B L C", "unsqueeze_dim": 1,
     "query": "B H S D", "key": "B K S D", "value": "B K S D", "module": _attention_module,
     "scaling": _scaling, "scale": _scaling, "attention_mask": lambda _: None, "mask": lambda _: None,
     "attn_mask": lambda _: None, "dropout": 0.0, "head_mask": lambda _: None, "output_attentions": False,
@@ -131,6 +138,9 @@ _BY_OP: dict[tuple[str, str], Maker | str] = {
     ("npu_rotary_mul", "query_states"): _q,
     ("npu_rotary_mul", "key_states"): _k,
     ("npu_grouped_matmul", "routing_weights"): _routing,
+    ("affinity_where", "mask"): lambda s: s.tensor("B S 1") > 0,
+    ("affinity_index_put", "mask"): lambda s: s.tensor("B S") > 0,
+    ("affinity_index_put", "attention_mask"): lambda s: s.tensor("B S") > 0,
 }
 
 _WITH_INDEX = ("top_k_index", "selected_experts", "router_indices")  # beside them, hidden states are tokens
@@ -139,10 +149,10 @@ _WITH_INDEX = ("top_k_index", "selected_experts", "router_indices")  # beside th
 def call_maker(name: str, setting: Setting, beside: tuple[str, ...]) -> Maker | None:
     """What makes the argument `name` of a call that also has the parameters `beside`; None where nothing is known."""
     if name in ("hidden_states", "x") and any(other in beside for other in _WITH_INDEX):
-        return _axes("T C")
+        return axes_maker("T C")
     if name == "routing_weights" and not any(other in beside for other in _WITH_INDEX):
         return _routing
     known = _BY_OP.get((setting.site.op, name), _CALL.get(name))
     if known is None or callable(known):
         return known
-    return _axes(known) if isinstance(known, str) else lambda _: known
+    return axes_maker(known) if isinstance(known, str) else lambda _: known

@@ -53,10 +53,16 @@ def halves(setting: Setting) -> tuple[Tensor, Tensor]:
     return _made(setting, "S D")
 
 
+def angles(setting: Setting) -> Tensor:
+    """The angles themselves, [S, D] with equal halves or neighbours."""
+    cos, sin = _made(setting, "S D")
+    return torch.atan2(sin, cos)
+
+
 def _made(setting: Setting, axes: str) -> tuple[Tensor, Tensor]:
     """Random angles with the given axes; h stands for half the head: full width repeats the half in the last dim."""
     *leading, last = axes.split()
-    width = setting.shape(["D" if last == "h" else last])[0] // 2
+    width = setting.shape(["D" if last == "h" else last])[0] // setting.rotated_share // 2
     shape = (*setting.shape(leading), width)
     angles = torch.rand(shape, generator=setting.generator) * 6.0 - 3.0
     cos, sin = angles.cos(), angles.sin()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,8 +13,17 @@ from torch import nn
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.identify.ops import fused_op
 from fusionkit.identify.proving.building import Built
-from fusionkit.identify.proving.calling import called, converted, leaves, lifted, one_line, with_gradients
+from fusionkit.identify.proving.calling import (
+    WRITTEN,
+    converted,
+    lifted,
+    one_line,
+    outcome,
+    same_outcome,
+    with_gradients,
+)
 from fusionkit.identify.proving.planning import Planned
+from fusionkit.identify.proving.witness import WITNESSES, Branches, Witness
 from fusionkit.numeric.reference import run_float64
 
 Tell = Callable[[str], None]
@@ -44,7 +53,8 @@ class Precision:
 class Sides:
     """What both sides gave: values by name (outputs and gradients), and what there is to say.
 
-    `broken`: why the replaced side did not run; `impossible`: why the original did not in this precision.
+    `broken`: why the replaced side did not run; `impossible`: why the original did not in this precision; `unseen`:
+    why equal numbers would say nothing of the fused op.
     """
 
     expected: Values = field(default_factory=dict)
@@ -56,57 +66,100 @@ class Sides:
     fused_calls: int = 0
     broken: str = ""
     impossible: str = ""
-    remark: str = ""
+    unseen: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def run_sides(
-    planned: Planned, replaced: Built, precision: Precision, count: Callable[[], int], tell: Tell
+    planned: Planned, replaced: Built, precision: Precision, branches: Branches, tell: Tell
 ) -> Sides:
-    """Both sides forward, then backward if the op has one. `count` gives the number of fused calls so far."""
-    arguments = converted(planned.arguments, precision.dtype)
-    side = _Call(arguments, precision, planned.unread)
+    """Both sides forward, then backward if the op has one. `branches` counts what the replaced module's own run."""
+    op = planned.setting.site.op
+    side = _Call(converted(planned.arguments, precision.dtype), precision, planned.unread)
+    watched = [Witness(op, branches) for _ in range(2)]
     tell("the original code runs")
     try:
         original = planned.original.copied(lambda module: module.to(precision.dtype))
-        output = side.forward(original)
+        output = side.forward(original, watched[0])
     except USER_CODE_ERRORS as error:
         return Sides(impossible=f"the original raises {one_line(error)}")
     tell("the replaced code runs")
-    before = count()
     try:
         twin = replaced.copied(lambda module: module.to(precision.dtype))
-        other = side.forward(twin)
+        other = side.forward(twin, watched[1])
     except USER_CODE_ERRORS as error:
         return Sides(broken=f"the replaced code raises {one_line(error)}, the original does not")
-    calls = count() - before
-    dropped = _not_returned(planned.setting.site.op, output, other)
-    kept = frozenset(output) - set(dropped)
-    both = (output, other)
-    if not fused_op(planned.setting.site.op).backward or not _alike(output, other, dropped):
-        reference, remark = _reference(planned, arguments, None)
-        mine, theirs = ({n: v for n, v in part.items() if n not in dropped} for part in both)
-        return Sides(mine, theirs, reference, both, dropped, False, calls, remark=remark)
-    return _backward(planned, side, (original, twin), both, kept, dropped, calls, tell)
+    unseen = _unseen(*watched) or _unread(side, twin, other, Witness(op, branches, spoil=True))
+    absent = _not_returned(op, output, other)
+    dropped = (*absent, *(n for n in output if n.startswith(WRITTEN) and n not in other))
+    remarks = [f"{name} is not returned by the fused branch" for name in absent]
+    remarks += [f"{name} by the original alone" for name in dropped[len(absent) :]]
+    forward = _without((output, other), dropped)
+    told = Sides(*forward, None, (output, other), absent, fused_calls=watched[1].seen, unseen=unseen)
+    if fused_op(op).backward and _alike(*forward):
+        told = _backward(planned, side, (original, twin), told, branches, tell)
+    if told.broken or told.impossible:
+        return told
+    reference, remark = _reference(planned, side.arguments, frozenset(forward[0]) if told.training else None)
+    return replace(
+        told, reference=reference, remarks=(*remarks, *told.remarks, *([remark] if remark else []))
+    )
 
 
 def _backward(
-    planned: Planned, side: _Call, twins: Any, both: tuple[Values, Values], kept: frozenset[str],
-    dropped: tuple[str, ...], calls: int, tell: Tell,
-) -> Sides:  # fmt: skip
+    planned: Planned, side: _Call, twins: Any, forward: Sides, branches: Branches, tell: Tell
+) -> Sides:
+    """The same with gradients; forward alone where the replacement does not run when they are asked for."""
+    kept = frozenset(forward.expected)
     tell("the original code runs backward")
     try:
-        expected = side.backward(twins[0], kept)
+        expected = side.backward(twins[0], kept, contextlib.nullcontext())
     except USER_CODE_ERRORS as error:
         return Sides(impossible=f"the original raises {one_line(error)} backward")
     tell("the replaced code runs backward")
+    watched = Witness(planned.setting.site.op, branches)
     try:
-        actual = side.backward(twins[1], kept)
+        actual = side.backward(twins[1], kept, watched)
     except USER_CODE_ERRORS as error:
         return Sides(broken=f"the replaced code raises {one_line(error)} backward, the original does not")
-    reference, remark = _reference(planned, side.arguments, kept)
+    if forward.fused_calls and not watched.seen:
+        return replace(
+            forward, remarks=("no gradients compared: the fused op is not called when they are asked for",)
+        )
     training = any(name.startswith("gradient") for name in expected)
-    expected, actual = ({n: v for n, v in part.items() if n not in dropped} for part in (expected, actual))
-    return Sides(expected, actual, reference, both, dropped, training, calls, remark=remark)
+    odd = set(forward.outputs[0]) - kept
+    mine, theirs = _without((expected, actual), odd)
+    return replace(forward, expected=mine, actual=theirs, training=training)
+
+
+def _unseen(original: Witness, replaced: Witness) -> str:
+    """Why a run says nothing of the op: it is not called, or called by the original too; "" where it does."""
+    what = replaced.op if replaced.op in WITNESSES else "new branch"
+    if not replaced.seen:
+        return (
+            f"the replaced code makes no call of {what} here"
+            if what == replaced.op
+            else "no new branch runs here"
+        )
+    return f"the original calls {what} itself here" if original.seen else ""
+
+
+def _unread(side: _Call, twin: Any, outputs: Values, spoiling: Witness) -> str:
+    """Why a run says nothing of the op: other numbers from it leave the outputs as they are."""
+    if spoiling.op not in WITNESSES:
+        return ""
+    try:
+        spoiled = side.forward(twin, spoiling)
+    except USER_CODE_ERRORS:
+        return ""
+    return (
+        f"what {spoiling.op} gives does not reach the outputs here" if same_outcome(outputs, spoiled) else ""
+    )
+
+
+def _without(sides: tuple[Values, Values], dropped: Collection[str]) -> tuple[Values, Values]:
+    one, other = ({n: v for n, v in part.items() if n not in dropped} for part in sides)
+    return one, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +170,26 @@ class _Call:
     precision: Precision
     unread: tuple[int, int]
 
-    def forward(self, side: tuple[Callable[..., Any], nn.Module | None]) -> Values:
+    def forward(self, side: tuple[Callable[..., Any], nn.Module | None], watch: Witness) -> Values:
         """Outputs by name."""
-        with torch.no_grad(), self.precision.context():
-            return leaves(called(side[0], self.arguments))
+        with torch.no_grad(), self.precision.context(), watch:
+            return outcome(side[0], self.arguments)
 
-    def backward(self, side: tuple[Callable[..., Any], nn.Module | None], kept: frozenset[str]) -> Values:
-        """Outputs and gradients by name."""
-        outputs, gradients = with_gradients(
-            *side, self.arguments, kept, self.precision.context(), self.unread
-        )
+    def backward(
+        self,
+        side: tuple[Callable[..., Any], nn.Module | None],
+        kept: frozenset[str],
+        watch: contextlib.AbstractContextManager[Any],
+    ) -> Values:
+        """Outputs and gradients by name; the call alone is watched."""
+        around = self._watched(watch)
+        outputs, gradients = with_gradients(*side, self.arguments, kept, around, self.unread)
         return outputs | gradients
+
+    @contextlib.contextmanager
+    def _watched(self, watch: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+        with self.precision.context(), watch:
+            yield
 
 
 def _reference(
@@ -136,11 +198,13 @@ def _reference(
     """The original in float64, from the same rounded weights and inputs; None, with the reason, where it cannot."""
     dtype = next((v.dtype for v in arguments.values() if _floating(v)), torch.float32)
 
+    # copied before anything is lifted: torch copies some tensors by their storage, whose dtype is then another
+    side = planned.original.copied(lambda module: module.to(dtype).double())
+
     def whole(**given: Any) -> Any:
-        side = planned.original.copied(lambda module: module.to(dtype).double())
         if kept is None:
             with torch.no_grad():
-                return leaves(called(side[0], given))
+                return outcome(side[0], given)
         outputs, gradients = with_gradients(*side, given, kept, contextlib.nullcontext(), planned.unread)
         return outputs | gradients
 
@@ -150,14 +214,10 @@ def _reference(
         return None, f"no float64 reference ({one_line(error)})"
 
 
-def _alike(output: Values, other: Values, dropped: tuple[str, ...]) -> bool:
+def _alike(output: Values, other: Values) -> bool:
     """Whether structure, shapes and dtypes agree, so that gradients can be compared at all."""
     kinds = [
-        {
-            name: (getattr(v, "shape", None), getattr(v, "dtype", None))
-            for name, v in side.items()
-            if name not in dropped
-        }
+        {name: (getattr(v, "shape", None), getattr(v, "dtype", None)) for name, v in side.items()}
         for side in (output, other)
     ]
     return kinds[0] == kinds[1]

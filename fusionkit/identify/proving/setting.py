@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -26,7 +26,8 @@ class Manner:
 class Setting:
     """One call: sizes, lengths, and the objects that its arguments are read from.
 
-    `width`: last dim of hidden states, as the built module takes it. `generator` draws every input.
+    `width`: last dim of hidden states, as the built module takes it. `generator` draws every input. `guessed`: makers of
+    arguments that no recipe knows. `rotated_share`: one part of so many of a head is rotated.
     """
 
     site: Site
@@ -41,6 +42,8 @@ class Setting:
     target: Any = None
     width: int = 0
     kept: dict[str, Any] = field(default_factory=dict)
+    rotated_share: int = 1
+    guessed: Mapping[str, Callable[[Setting], Any]] = field(default_factory=dict)
 
     def tensor(self, axes: str, scale: float = 1.0) -> torch.Tensor:
         """Normal values, float32; axes as letters: B, S, T = B * S, C, H, K, D, L (keys), F (intermediate), E (experts)."""

@@ -58,6 +58,11 @@ CONFIG_FIELDS: dict[str, str] = {
 }  # fmt: skip
 """Field of a configuration -> number of Sizes. Sources: the configuration files of transformers 5.24 and diffusers."""
 
+_NEEDED = (
+    "experts",
+    "top_k",
+)  # numbers that classes take from a configuration even where its default is None
+
 EPS = 1e-2
 """No class's and no op's default, so that an epsilon which a replacement loses shows in the numbers."""
 
@@ -76,7 +81,8 @@ def make_small(config: Any, sizes: Sizes, depth: int = 2) -> None:
     layers = getattr(config, "num_hidden_layers", None)
     told = {name: getattr(sizes, field) for name, field in CONFIG_FIELDS.items()} | CONFIG_CONSTANTS
     for name, value in told.items():
-        if _number(getattr(config, name, None)):
+        held = getattr(config, name, "")
+        if _number(held) or (held is None and CONFIG_FIELDS.get(name) in _NEEDED):
             setattr(config, name, value)
     for name, value in list(vars(config).items()):
         if isinstance(value, list) and isinstance(layers, int) and len(value) == layers > 2:

@@ -20,13 +20,34 @@ class Switches:
 
     def __init__(self, new_text: str, original_text: str) -> None:
         self.asked = 0
-        old = {ast.dump(test) for test in _tests(original_text)}
+        self._text = new_text
+        old = self._old = {ast.dump(test) for test in _tests(original_text)}
         self._tests = [test for test in _tests(new_text) if ast.dump(test) not in old] or _tests(new_text)
 
     def available(self, *_args: Any, **_kwargs: Any) -> bool:
         """Stands for is_torch_npu_available."""
         self.asked += 1
         return True
+
+    def marked(self, name: str) -> ast.Module:
+        """The syntax tree of the text, where every branch of a new condition begins with a call of `name`."""
+        tree = ast.parse(self._text)
+        for node in self._new_branches(tree):
+            call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [], []))
+            node.body.insert(0, ast.copy_location(call, node.body[0]))
+        return ast.fix_missing_locations(tree)
+
+    def read_in_branches(self) -> frozenset[str]:
+        """Names that the branches of new conditions read."""
+        inside = (item for node in self._new_branches(ast.parse(self._text)) for item in node.body)
+        return frozenset(node.id for item in inside for node in ast.walk(item) if isinstance(node, ast.Name))
+
+    def _new_branches(self, tree: ast.Module) -> list[ast.If]:
+        return [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.dump(node.test) not in self._old
+        ]
 
     def turn_on_environment(self) -> None:
         """Set the environment variables that the conditions read."""

@@ -1,4 +1,4 @@
-"""The process of a proof: `python -m fusionkit.identify.proving.worker FOLDER`, started by `prove`.
+"""The process of a proof, a child of its supervisor.
 
 FOLDER holds request.json; N.json with the proof of the Nth site, and `stage`, are written there. Each proof is sealed
 with a key that is read from standard input before any code of the user runs, so that a file which that code leaves
@@ -22,14 +22,17 @@ from fusionkit.identify.proving.building import Built, rebuild
 from fusionkit.identify.proving.calling import one_line
 from fusionkit.identify.proving.comparing import Ran, judge_runs
 from fusionkit.identify.proving.configurations import FORCED
-from fusionkit.identify.proving.modules import RecordingFacade, import_original, import_replaced
+from fusionkit.identify.proving.masks import MASKED_OPS, mask_parameters
+from fusionkit.identify.proving.modules import import_original, import_replaced
 from fusionkit.identify.proving.planning import Planned, plan
 from fusionkit.identify.proving.proof import Proof, Run, severity
 from fusionkit.identify.proving.running import Precision, run_sides
 from fusionkit.identify.proving.seals import sealed
 from fusionkit.identify.proving.switches import Switches, rewritten_symbol
+from fusionkit.identify.proving.witness import Branches
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
+from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.target import use_target
 from fusionkit.store import read_json, write_json, write_text
 from fusionkit.verdict import Verdict
@@ -37,8 +40,8 @@ from fusionkit.verdict import Verdict
 Tell = Callable[[str], None]
 
 
-def main(folder: Path) -> None:
-    """Prove every site of the request."""
+def prove_folder(folder: Path) -> None:
+    """Prove every site of the request in `folder`."""
     request = read_json(folder / "request.json")
     key = sys.stdin.readline().strip()
     torch.set_num_threads(1)
@@ -53,7 +56,7 @@ def main(folder: Path) -> None:
         site = Site(**fields)
         started = time.monotonic()
         precisions = [Precision(getattr(torch, name)) for name in request["dtypes"]]
-        proof = _prove(path, site, text, precisions, request["seed"], RecordingFacade(facade), tell)
+        proof = _prove(path, site, text, precisions, request["seed"], facade, tell)
         seconds = round(time.monotonic() - started, 3)
         write_json(folder / f"{index}.json", sealed(replace(proof, seconds=seconds), key))
 
@@ -64,7 +67,7 @@ def _prove(
     new_text: str,
     dtypes: list[Precision],
     seed: int,
-    torch_npu: RecordingFacade,
+    facade: TorchNpu,
     tell: Tell,
 ) -> Proof:
     def ended(verdict: Verdict, reason: str) -> Proof:
@@ -80,19 +83,40 @@ def _prove(
     except USER_CODE_ERRORS as error:
         told = str(error).partition("\n")[0] if type(error).__name__ == "MisuseError" else one_line(error)
         return ended(Verdict.INCONCLUSIVE, told or one_line(error))
+    branches = Branches()
     try:
         switches = Switches(new_text, source.text)
         switches.turn_on_environment()
         tell("the replaced code is imported")
-        replaced = import_replaced(original, new_text, torch_npu, switches)
+        replaced = import_replaced(original, new_text, facade, switches, branches)
     except USER_CODE_ERRORS as error:
         return ended(Verdict.FAIL, f"the replaced module cannot be imported: {one_line(error)}")
-    asks = new_text.count("torch_npu.npu_") > source.text.count("torch_npu.npu_")
     try:
-        ran = _run_all(planned, replaced, switches, dtypes, torch_npu, tell)
+        ran = _run_all(planned, replaced, switches, dtypes, branches, tell)
     except _NotBuiltError as error:
         return ended(Verdict.FAIL, str(error))
-    return _concluded(ended(Verdict.PASS, ""), judge_runs(ran, asks), dtypes, _forced(planned))
+    runs = judge_runs(ran)
+    proof = _concluded(ended(Verdict.PASS, ""), runs, dtypes, _forced(planned))
+    return _with_masks_tried(proof, _untried_masks(planned[0], ran, runs, switches))
+
+
+def _with_masks_tried(proof: Proof, untried: list[str]) -> Proof:
+    """The proof; one that would pass says nothing where masks were not tried."""
+    if proof.verdict is not Verdict.PASS or not untried:
+        return proof
+    why = f"the fused branch reads {untried[0]}, and no run that says anything gave it a mask"
+    return replace(proof, verdict=Verdict.INCONCLUSIVE, reason=why)
+
+
+def _untried_masks(first: Planned, ran: list[Ran], runs: list[Run], switches: Switches) -> list[str]:
+    """Masks of an attention that its fused branch reads, and that were None or left out in every run that passes."""
+    if first.setting.site.op not in MASKED_OPS:
+        return []
+    tried = {
+        item.planned.case.masked for item, run in zip(ran, runs, strict=True) if run.verdict is Verdict.PASS
+    }
+    wanted = set(mask_parameters(first.original.parameters)) & switches.read_in_branches()
+    return sorted(wanted - tried)
 
 
 class _NotBuiltError(Exception):
@@ -101,7 +125,7 @@ class _NotBuiltError(Exception):
 
 def _run_all(
     planned: list[Planned], replaced: ModuleType, switches: Switches, dtypes: list[Precision],
-    torch_npu: RecordingFacade, tell: Tell,
+    branches: Branches, tell: Tell,
 ) -> list[Ran]:  # fmt: skip
     twins: dict[int, Built] = {}
     ran = []
@@ -116,7 +140,7 @@ def _run_all(
         switches.turn_on_attributes(twin.owner, getattr(twin.owner, "config", None), call.setting.config)
         under_autocast = [Precision(torch.float32, autocast=True)] if call.under_autocast else []
         for precision in [*dtypes, *under_autocast]:
-            sides = run_sides(call, twin, precision, lambda: sum(torch_npu.calls.values()), tell)
+            sides = run_sides(call, twin, precision, branches, tell)
             tell("the results are kept")  # whatever breaks from here on is not the replaced code's doing
             ran.append(Ran(call, precision, sides))
     return ran
@@ -168,7 +192,3 @@ _FORCED_FOR = {
     "_attn_implementation": ("attention", ("npu_fusion_attention", "npu_scaled_masked_softmax")),
     "_experts_implementation": ("experts", ("npu_grouped_matmul", "npu_swiglu", "npu_geglu")),
 }
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
