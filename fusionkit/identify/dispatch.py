@@ -92,7 +92,7 @@ def _nodes(site: Site, file: SourceFile) -> list[ast.ClassDef | ast.FunctionDef 
     cls = file.class_at(name, site.line)
     if cls is None:
         named = [item for item in file.every_function if item.name == name]
-        return [item for item in named if item.lineno == site.line] or named[-1:]
+        return [*([item for item in named if item.lineno == site.line] or named[-1:])]
     methods = [method] if method else ["forward", "__call__"]
     return [cls.node, *(cls.methods[item] for item in methods if item in cls.methods)]
 
