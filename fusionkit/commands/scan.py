@@ -33,6 +33,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=_seconds, metavar="S", help="what one proof may take (default: 180 seconds)"
     )
     parser.add_argument("--out", type=Path, metavar="REPORT.md", help="write the identification report")
+    parser.add_argument(
+        "--diffs",
+        type=Path,
+        metavar="DIR",
+        help="write each replacement as a .diff for git apply or patch -p1",
+    )
     parser.add_argument("--lang", choices=("zh", "en"), default="zh", help="of the report (default: zh)")
     parser.add_argument(
         "--profile",
@@ -68,6 +74,8 @@ def _scan(arguments: argparse.Namespace) -> int:
     from fusionkit.identify.scan import only, scan
 
     _check_out(arguments.out)
+    if arguments.diffs is not None and arguments.diffs.exists() and not arguments.diffs.is_dir():
+        raise MisuseError(f"{arguments.diffs}: no folder; the diffs go into one, give --diffs DIR")
     for given in (arguments.profile, arguments.wheel):
         if given is not None and not given.exists():
             raise MisuseError(f"{given}: no such file")
@@ -81,6 +89,8 @@ def _scan(arguments: argparse.Namespace) -> int:
         report = _proved(report, arguments.time_limit)
     if arguments.out is not None:
         _write(report, profile, arguments)
+    if arguments.json or arguments.diffs is not None:
+        report = _with_replacements(report, arguments)
     if arguments.json:
         write_result(report.to_dict())
     else:
@@ -117,6 +127,16 @@ def _write(report: ScanReport, profile: ProfileFindings | None, arguments: argpa
     step("writing the report")
     text = report_text(report, lang=arguments.lang, wheel=arguments.wheel, profile=profile)
     write_text(arguments.out, text)
+
+
+def _with_replacements(report: ScanReport, arguments: argparse.Namespace) -> ScanReport:
+    from fusionkit.identify.replacements import replacements, with_diffs, write_diffs
+
+    step("writing the replacements")
+    written = replacements(report, processes=arguments.processes, tell=step)
+    if arguments.diffs is not None:
+        write_diffs(report, written, arguments.diffs)
+    return with_diffs(report, written)
 
 
 def _print(report: ScanReport) -> None:

@@ -43,7 +43,8 @@ class Candidate:
     where this one inherits it. `generated_from`: the modular_*.py that a generated file names in its header.
     `nth`: which of the definitions of its name in the file, branches of an `if` or `try`, the symbol is, from 1 on.
     `head_sizes`: of query and key, and of value, by a configuration's defaults; empty where none tells.
-    `proof`: a proof's `to_dict()`, None where none was tried.
+    `proof`: a proof's `to_dict()`, None where none was tried. `replacement`: a replacement's `to_dict()`, None where
+    none was asked for.
     """
 
     op: str
@@ -64,6 +65,7 @@ class Candidate:
     nth: int = 1
     head_sizes: tuple[int, ...] = ()
     proof: Mapping[str, Any] | None = None
+    replacement: Mapping[str, Any] | None = None
 
     @property
     def id(self) -> str:
@@ -97,6 +99,7 @@ class Candidate:
             "generated_from": self.generated_from,
             "existing": [item.to_dict() for item in self.existing],
             "proof": None if self.proof is None else dict(self.proof),
+            "replacement": None if self.replacement is None else dict(self.replacement),
         }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusionkit.errors import USER_CODE_ERRORS, MisuseError
+from fusionkit.errors import MisuseError
 from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.profiled.findings import ProfileFindings
-from fusionkit.identify.reading import UnreadableError, read_source
+from fusionkit.identify.replacements import replacements
 from fusionkit.identify.reporting.candidate_section import candidate_section
 from fusionkit.identify.reporting.checklist import checklist, checklist_lines
 from fusionkit.identify.reporting.fences import fenced, one_line, span
@@ -46,8 +46,11 @@ def materials_of(
 ) -> Materials:
     """All that the report of a scan is made of, replacements included."""
 
+    written = replacements(scan)
+
     def rewrite(candidate: Candidate) -> Rewrite:
-        return rewrite_of(candidate, scan)
+        found = written[candidate.id]
+        return Rewrite(found.diff, found.condition, found.notes, found.refused)
 
     return gather_materials(scan, wheel=wheel, profile=profile, rewrite=rewrite)
 
@@ -58,25 +61,6 @@ def language(lang: str) -> Lang:
         if lang == known:
             return known
     raise MisuseError(f"language {lang!r}: reports are written in {' or '.join(LANGS)}")
-
-
-def rewrite_of(candidate: Candidate, scan: ScanReport) -> Rewrite:
-    """The replacement of a candidate, or why there is none."""
-    from fusionkit.identify.replacing import Refused, replace_site
-
-    try:
-        file = read_source(scan.path(candidate.file))
-    except UnreadableError as error:
-        return Rewrite(refused=str(error))
-    try:
-        found = replace_site(file, candidate.site, Path(scan.root))
-    except USER_CODE_ERRORS as error:  # a fault of the writer, which must not cost the report
-        return Rewrite(
-            refused=f"the writer of replacements broke on it: {type(error).__name__}; please report it"
-        )
-    if isinstance(found, Refused):
-        return Rewrite(refused=found.reason)
-    return Rewrite(found.diff, found.condition, found.notes)
 
 
 def render(materials: Materials, *, lang: Lang, changed: Sequence[str] = ()) -> str:

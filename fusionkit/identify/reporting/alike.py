@@ -27,15 +27,16 @@ class Group:
         return tuple(item for item in self.members if item is not self.first)
 
 
-def grouped(candidates: Iterable[Candidate], fingerprints: Mapping[str, str]) -> tuple[Group, ...]:
+def grouped(candidates: Iterable[Candidate], codes: Mapping[str, object]) -> tuple[Group, ...]:
     """Groups in the order of the report: recommended first, by priority, then few hazards, then many copies.
 
-    `fingerprints`: of the code, by the candidate's id; one that has none is alone. Proofs that differ part a group.
+    `codes`: what is equal for the same code and a replacement alike, by the candidate's id; one that has none is alone.
+    Proofs that differ part a group.
     """
     groups: dict[tuple[object, ...], list[Candidate]] = {}
     for item in candidates:
         proof = None if item.proof is None else item.proof.get("verdict")
-        code = fingerprints.get(item.id, item.id)
+        code = codes.get(item.id, item.id)
         key = (item.op, item.recommend, item.reason, item.hazards, proof, code)
         groups.setdefault(key, []).append(item)
     return tuple(sorted((Group(tuple(members)) for members in groups.values()), key=_rank))

@@ -25,12 +25,12 @@ def candidate_section(number: int, group: Group, materials: Materials, lang: Lan
     parts = [
         [title, "", *_facts(group, lang)],
         ["", *_headed("original", _original(item, materials, lang), lang)],
-        ["", *_headed("replacement", _replacement(item, materials, lang), lang)],
+        ["", *_headed("replacement", _replacement(group, materials, lang), lang)],
         ["", *_headed("api", _api(item, materials, lang, api_told), lang)],
         ["", *_headed("reference", _references(item, lang), lang)],
         ["", *_headed("risks", _risks(item, lang), lang)],
         ["", *_headed("benefit", _benefit(item, materials, lang), lang)],
-        ["", *_headed("proof", proof_section(item.proof, lang), lang)],
+        ["", *_headed("proof", _proof(group, lang), lang)],
     ]
     return "\n".join(line for part in parts for line in part)
 
@@ -74,7 +74,8 @@ def _original(item: Candidate, materials: Materials, lang: Lang) -> list[str]:
     return [where, "", fenced(found.text, "python")]
 
 
-def _replacement(item: Candidate, materials: Materials, lang: Lang) -> list[str]:
+def _replacement(group: Group, materials: Materials, lang: Lang) -> list[str]:
+    item = group.first
     if item.recommend == "no":
         return [say(lang, "no_replacement", why=reason_of(item, lang))]
     rewrite = materials.rewrites.get(item.id)
@@ -84,7 +85,19 @@ def _replacement(item: Candidate, materials: Materials, lang: Lang) -> list[str]
         return [say(lang, "no_replacement", why=one_line(rewrite.refused))]
     lines = [f"- {say(lang, 'condition')}: {span(rewrite.condition)}"] if rewrite.condition else []
     lines += [f"- {say(lang, 'notes')}: {one_line(note)}" for note in rewrite.notes]
-    return [*lines, *([""] if lines else []), fenced(rewrite.diff, "diff")]
+    return [*lines, *([""] if lines else []), fenced(rewrite.diff, "diff"), *_own("own_diffs", group, lang)]
+
+
+def _proof(group: Group, lang: Lang) -> list[str]:
+    lines = proof_section(group.first.proof, lang)
+    return lines if group.first.proof is None else [*lines, *_own("own_proofs", group, lang)]
+
+
+def _own(key: str, group: Group, lang: Lang) -> list[str]:
+    """That what is shown is of the first place, and that the others have their own."""
+    if not group.others:
+        return []
+    return ["", say(lang, key, place=_place(group.first), count=len(group.others))]
 
 
 def _api(item: Candidate, materials: Materials, lang: Lang, told: set[str]) -> list[str]:

@@ -37,7 +37,7 @@ Rewriter = Callable[[Candidate], Rewrite]
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What the report shows. `excerpts`, `unread`: by id; `rewrites`: by id of the candidate that is shown.
+    """What the report shows. `excerpts`, `unread`: by id; `rewrites`: by id, each candidate's own.
 
     `unread`: why a candidate's code cannot be shown, "" where its file has changed since the scan. `hashes`: of every
     file that holds a candidate, when the report was begun. `api`: by op, a text where an entry cannot be had.
@@ -71,13 +71,24 @@ def gather_materials(
     for name in dict.fromkeys(item.file for item in scan.candidates):
         inside = [item for item in scan.candidates if item.file == name]
         _read_one(scan.path(name), inside, excerpts, unread, hashes)
-    groups = grouped(scan.candidates, {name: found.fingerprint for name, found in excerpts.items()})
     rewrites = {
-        group.first.id: rewrite(group.first)
-        for group in groups
-        if rewrite is not None and group.first.recommend != "no" and group.first.id in excerpts
+        item.id: rewrite(item)
+        for item in scan.candidates
+        if rewrite is not None and item.recommend != "no" and item.id in excerpts
     }
+    codes = {name: (found.fingerprint, _alike(rewrites.get(name))) for name, found in excerpts.items()}
+    groups = grouped(scan.candidates, codes)
     return Materials(scan, groups, excerpts, unread, rewrites, _api(scan, wheel), hashes, profile)
+
+
+def _alike(rewrite: Rewrite | None) -> tuple[object, ...]:
+    """What the replacements of one group have in common, beside the code; lines and names differ."""
+    if rewrite is None:
+        return ()
+    notes = tuple(
+        note for note in rewrite.notes if not note.startswith("asks the existing switch")
+    )  # names a line
+    return rewrite.condition, notes, rewrite.refused
 
 
 def changed_files(materials: Materials) -> tuple[str, ...]:

@@ -45,6 +45,16 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "inherited": ("the code is inherited from {source}", "代码继承自 {source}"),
     "alike": ("The same code stands elsewhere too ({count})", "另有 {count} 处代码相同"),
+    "own_diffs": (
+        "This is the diff of {place}. Each of the {count} other places has a diff of its own, in its file:"
+        " fusionkit scan with --diffs DIR or --json",
+        "以上为 {place} 的 diff；其余 {count} 处各有自己文件的 diff：fusionkit scan 加 --diffs DIR 或 --json",
+    ),
+    "own_proofs": (
+        "The runs are those of {place}. Each of the {count} other places was proved by itself, with the same verdict:"
+        " fusionkit scan --prove --json",
+        "以上用例属于 {place}；其余 {count} 处各自单独验证，结论相同：fusionkit scan --prove --json",
+    ),
     "more": ("{count} more, see the list of candidates", "其余 {count} 处见候选清单"),
     "dispatch": ("Who runs", "实际执行者"),
     "original": ("Original code", "原始代码"),
