@@ -8,7 +8,8 @@ import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fusionkit.identify.replacing.liveness import kept
+from fusionkit.identify.replacing.idle import with_idle
+from fusionkit.identify.replacing.liveness import Kept, kept
 from fusionkit.identify.replacing.replacement import Change, Unfit
 from fusionkit.identify.replacing.statements import Statements, indented_by, names
 
@@ -66,6 +67,8 @@ def branch(statements: Statements, changes: list[Change], switch: str) -> Edit:
         held = kept(statements, run, changes)
     condition = _condition(run, changes, switch)
     _check_lines(statements, run)
+    run, more = _with_idle(statements, block, run, held, condition)
+    condition = " and ".join((condition, *more))
     margin, step = statements.margin(run[0]), statements.step(run[0])
     texts = {name: indented_by(text, step) for name, text in texts.items()}
     before = {name: [indented_by(line, step) for line in lines] for name, lines in before.items()}
@@ -81,6 +84,19 @@ def branch(statements: Statements, changes: list[Change], switch: str) -> Edit:
     original = [step + line if line.strip() else line for line in statements.lines[start - 1 : end]]
     lines = (*_asked(condition, margin, step), *fused, f"{margin}else:\n", *original)
     return Edit(start, end, lines, condition)
+
+
+def _with_idle(
+    statements: Statements, block: list[ast.stmt], run: list[ast.stmt], held: Kept, condition: str
+) -> tuple[list[ast.stmt], tuple[str, ...]]:
+    """The run with what only its original needs, where that can be indented; else the run as it is."""
+    needed = held.read | names(ast.parse(condition, mode="eval"))[0]
+    longer, more = with_idle(statements, block, run, needed)
+    try:
+        _check_lines(statements, longer)
+    except Unfit:
+        return run, ()
+    return longer, more
 
 
 def _asked(condition: str, margin: str, step: str) -> list[str]:

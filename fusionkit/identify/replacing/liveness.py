@@ -15,10 +15,11 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The statements that the fused branch keeps, and names that become None in it."""
+    """The statements that the fused branch keeps, names that become None in it, and every name that it reads."""
 
     statements: tuple[ast.stmt, ...]
     nothing: tuple[str, ...]
+    read: frozenset[str]
 
 
 def kept(statements: Statements, run: list[ast.stmt], changes: Iterable[Change]) -> Kept:
@@ -60,7 +61,7 @@ def _kept(
         needed |= read - (at_start if inserted else frozenset())
         wanted_at_start |= (read & at_start) if inserted else set()
         held.append(item)
-    return Kept(tuple(reversed(held)), tuple(sorted(nothing))), not passed & still
+    return Kept(tuple(reversed(held)), tuple(sorted(nothing)), frozenset(still)), not passed & still
 
 
 def _changed_in_place(item: ast.stmt) -> str:
@@ -146,6 +147,7 @@ def live_after(statements: Statements, run: list[ast.stmt]) -> frozenset[str]:
         return frozenset()
     loop = next((item for item in statements.above(last) if isinstance(item, _LOOPS)), None)
     inside = {id(node) for item in run for node in ast.walk(item)}
+    inside |= set() if loop is not None else _other_branches(statements, last)
     end = (last.end_lineno or 0, last.end_col_offset or 0)
     found = set()
     for node in ast.walk(statements.function):
@@ -154,3 +156,18 @@ def live_after(statements: Statements, run: list[ast.stmt]) -> frozenset[str]:
             if in_loop or (node.lineno, node.col_offset) > end:
                 found.add(node.id)
     return frozenset(found)
+
+
+def _other_branches(statements: Statements, item: ast.stmt) -> set[int]:
+    """The nodes of branches that do not run where the one of `item` does."""
+    found, inner = set[int](), item
+    for around in statements.above(item):
+        if isinstance(around, ast.If) and (side := _other_side(around, inner)):
+            found |= {id(node) for other in side for node in ast.walk(other)}
+        if isinstance(around, ast.stmt):
+            inner = around
+    return found
+
+
+def _other_side(around: ast.If, inner: ast.stmt) -> list[ast.stmt]:
+    return around.orelse if any(own is inner for own in around.body) else around.body

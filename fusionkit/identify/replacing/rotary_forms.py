@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from fusionkit.identify.replacing.idle import is_pure
 from fusionkit.identify.replacing.operands import Start
 from fusionkit.identify.replacing.place import Place
 from fusionkit.identify.replacing.replacement import Unfit
@@ -17,10 +18,6 @@ from fusionkit.identify.source.values import CASTS, PASSED, Value, peel
 BOTH = "both"  # which one depends on an argument
 HEADS_ONLY = "heads only"
 _COUNT_LIMIT = 1000  # interleave: batch times heads
-_PURE = (
-    ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.cmpop, ast.boolop, ast.unaryop,
-    ast.expr_context,
-)  # fmt: skip
 _KEEPS_RANK = (*CASTS, "contiguous", "expand", "clone", "detach", "part", "repeat_interleave", "neg")
 
 
@@ -38,16 +35,12 @@ def told_layout(place: Place, start: Start, turned: Value) -> tuple[str, str]:
     if len(set(found)) == 1:
         return found[0] or HALF, ""
     test = sides.node
-    if len(found) != 2 or not isinstance(test, ast.expr) or not _is_pure(test):
+    if len(found) != 2 or not isinstance(test, ast.expr) or not is_pure(test):
         raise Unfit("neighbours or halves are turned, by a test that cannot be asked again")
     if names(test)[0] & start.written_since(test):
         raise Unfit("what chooses between neighbours and halves changes before the fused op is called")
     text = place.text(test)
     return BOTH, text if found[0] == INTERLEAVED else f"not ({text})"
-
-
-def _is_pure(test: ast.expr) -> bool:
-    return all(isinstance(node, _PURE) for node in ast.walk(test))
 
 
 def rank_told(cos: Value) -> str:
