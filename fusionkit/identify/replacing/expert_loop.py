@@ -16,7 +16,8 @@ class ExpertLoop:
     """`node`: the loop. `expert`, `token`, `slot`: its names for the expert, its tokens, and their places of the top k.
 
     `body`: the statements that compute, the last one gathers. `spare`: whether an index beyond the experts is passed over.
-    `routing`: the expression of each token's experts [T, K]. `into`: the name that is gathered into.
+    `routing`: the expression of each token's experts [T, K]. `into`: the name that is gathered into. `count`: how many
+    experts are asked for one by one, as source; "" where the mask is made of those that exist.
     """
 
     node: ast.For
@@ -28,6 +29,7 @@ class ExpertLoop:
     spare: bool
     routing: ast.expr
     into: str
+    count: str = ""
 
 
 def expert_loop(function: ast.AST, node: ast.AST) -> ExpertLoop:
@@ -51,7 +53,9 @@ def expert_loop(function: ast.AST, node: ast.AST) -> ExpertLoop:
         else:
             body.append(item)
     if chosen is None:
-        raise Unfit("the tokens of an expert are not chosen by torch.where over a mask")
+        raise Unfit(
+            "the tokens of an expert are not chosen by torch.where over a mask, or where its number is routed to"
+        )
     slot, token, mask = chosen
     gather = _gathers(body[-1], token) if body else None
     if (
@@ -60,8 +64,42 @@ def expert_loop(function: ast.AST, node: ast.AST) -> ExpertLoop:
         or not isinstance(gather.func.value, ast.Name)
     ):
         raise Unfit("the results of the experts are not gathered by index_add_")
-    routing = _routing(function, mask)
-    return ExpertLoop(loop, expert, token, slot, tuple(body), gather, spare, routing, gather.func.value.id)
+    count = _counted(loop) if isinstance(mask, ast.expr) else ""
+    routing = mask if isinstance(mask, ast.expr) else _routing(function, mask)
+    into = gather.func.value.id
+    return ExpertLoop(
+        loop, expert, token, slot, tuple(body), gather, spare or bool(count), routing, into, count
+    )
+
+
+def check_start(function: ast.AST, loop: ExpertLoop, tokens: str) -> None:
+    """Raise Unfit unless results are gathered into zeros of the tokens' dtype: the fused branch starts from nothing."""
+    made = [
+        item.value
+        for item in ast.walk(function)
+        if isinstance(item, ast.Assign)
+        and item.lineno < loop.node.lineno
+        and any(isinstance(target, ast.Name) and target.id == loop.into for target in item.targets)
+    ]
+    last = max(made, key=lambda node: node.lineno, default=None)
+    called = ast.unparse(last.func).rpartition(".")[2] if isinstance(last, ast.Call) else ""
+    if not isinstance(last, ast.Call) or called not in ("zeros", "zeros_like", "new_zeros"):
+        raise Unfit(f"the results of the experts are added to {loop.into}, which is not seen to be zeros")
+    dtypes = [ast.unparse(item.value) for item in last.keywords if item.arg == "dtype"]
+    of = ast.unparse(last.args[0] if called == "zeros_like" and last.args else last.func).removesuffix(
+        ".new_zeros"
+    )
+    if dtypes != [f"{tokens}.dtype"] and (dtypes or of != tokens):
+        raise Unfit(f"{loop.into} is not seen to have the dtype of the tokens")
+
+
+def _counted(loop: ast.For) -> str:
+    """n of `for expert in range(n)`."""
+    made = loop.iter
+    is_range = isinstance(made, ast.Call) and ast.unparse(made.func) == "range" and len(made.args) == 1
+    if not is_range or not isinstance(made, ast.Call):
+        raise Unfit("the loop over experts does not count all of them from 0 on")
+    return ast.unparse(made.args[0])
 
 
 def _is_in(node: ast.AST, loop: ast.For) -> bool:
@@ -91,8 +129,11 @@ def _skips_spare(item: ast.stmt, expert: str) -> bool:
     )  # fmt: skip
 
 
-def _chosen(item: ast.stmt, expert: str) -> tuple[str, str, str] | None:
-    """(slots, tokens, mask) of `top_k_pos, token_idx = torch.where(expert_mask[expert_idx])`."""
+def _chosen(item: ast.stmt, expert: str) -> tuple[str, str, str | ast.expr] | None:
+    """(slots, tokens, the mask's name or the routing) of one of the two ways to find an expert's tokens.
+
+    `top_k_pos, token_idx = torch.where(expert_mask[expert_idx])`, `token_idx, top_k_pos = torch.where(routing == expert_idx)`.
+    """
     if isinstance(item, ast.With) and len(item.body) == 1:
         item = item.body[0]
     if (
@@ -104,16 +145,23 @@ def _chosen(item: ast.stmt, expert: str) -> tuple[str, str, str] | None:
     made, targets = item.value, item.targets[0].elts
     if not ast.unparse(made.func).endswith("torch.where") or len(made.args) != 1 or len(targets) != 2:
         return None
-    held = made.args[0]
-    if (
-        not isinstance(held, ast.Subscript)
-        or not isinstance(held.value, ast.Name)
-        or ast.unparse(held.slice) != expert
-    ):
-        return None
     if not all(isinstance(target, ast.Name) for target in targets):
         return None
-    return ast.unparse(targets[0]), ast.unparse(targets[1]), held.value.id
+    first, second = (ast.unparse(target) for target in targets)
+    held = made.args[0]
+    if isinstance(held, ast.Subscript) and isinstance(held.value, ast.Name):
+        return (first, second, held.value.id) if ast.unparse(held.slice) == expert else None
+    routing = _routed_to(held, expert)
+    return None if routing is None else (second, first, routing)
+
+
+def _routed_to(test: ast.expr, expert: str) -> ast.expr | None:
+    """The routing [T, K] of `routing == expert`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return None
+    sides = (test.left, test.comparators[0])
+    others = [side for side in sides if ast.unparse(side) != expert]
+    return others[0] if len(others) == 1 and isinstance(others[0], ast.Name) else None
 
 
 def _gathers(item: ast.stmt, token: str) -> ast.Call | None:

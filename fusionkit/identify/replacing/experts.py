@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import ast
 
-from fusionkit.identify.replacing.expert_loop import ExpertLoop, expert_loop
+from fusionkit.identify.replacing.expert_loop import ExpertLoop, check_start, expert_loop
 from fusionkit.identify.replacing.place import Place, call
 from fusionkit.identify.replacing.replacement import Change, Unfit
 from fusionkit.identify.replacing.statements import STEP, indented_by, names
 
+_CALLED = ("call", "call_method", "module")
+_STACKED = "npu_grouped_matmul takes one weight [E, K, N] of all experts for each product, so they have to be stacked first"
 _NOTES = (
     "npu_grouped_matmul has no backward in torch_npu: where gradients are on, the original runs",
     "each token's experts are summed at once: the original rounds after every expert",
-    "the expert weights are transposed views [E, K, N]; keep them so in memory for the best speed",
 )
+_TURNED = "the expert weights are transposed views [E, K, N]; keep them so in memory for the best speed"
 
 
 def replace_experts(place: Place) -> list[Change]:
     """The change for one loop. Raises Unfit where its experts are modules, or more than stacked products."""
     if place.value.node is None:
         raise Unfit("the loop over experts stands nowhere")
+    if place.value.op in _CALLED:
+        raise Unfit(f"the experts are modules of their own: {_STACKED}")
     loop = expert_loop(place.unit.node, place.value.node)
     block = place.statements.block(loop.node)
     first = next(index for index, item in enumerate(block) if item is loop.node)
@@ -28,15 +32,18 @@ def replace_experts(place: Place) -> list[Change]:
         item for item in block[:first] if names(item)[1] & read and not isinstance(item, (ast.If, ast.For))
     ]
     state = _Fused(place, loop)
-    return [
-        Change(
-            {loop.node: "\n".join(state.lines())},
-            tuple(parts),
-            conditions=("not torch.is_grad_enabled()".replace("torch.is", place.in_function("is")),
-                        f"{state.tokens}.dim() == 2"),
-            notes=_NOTES,
-        )
-    ]  # fmt: skip
+    text = "\n".join(state.lines())
+    notes = (*_NOTES, _TURNED) if ".transpose(" in text else _NOTES
+    return [Change({loop.node: text}, tuple(parts), conditions=_asked(place, state), notes=notes)]
+
+
+def _asked(place: Place, state: _Fused) -> tuple[str, ...]:
+    """No gradients, tokens as rows, and where experts are counted, as many as are stacked."""
+    conditions = [f"not {place.in_function('is_grad_enabled')}()", f"{state.tokens}.dim() == 2"]
+    if state.loop.count:
+        routing = place.text(state.loop.routing)
+        conditions += [f"{state.stack}.shape[0] == {state.loop.count}", f"{routing}.dim() == 2"]
+    return tuple(conditions)
 
 
 class _Fused:
@@ -45,6 +52,7 @@ class _Fused:
     def __init__(self, place: Place, loop: ExpertLoop) -> None:
         self.place, self.loop = place, loop
         self.tokens, self._gathered = self._states()
+        check_start(place.unit.node, loop, self.tokens)
         self.weights = self._routing_weights()
         self.permuted, self.order, self.counts, self.dtype = (
             place.fresh(name)
@@ -108,7 +116,7 @@ class _Fused:
         """Every product with an expert's weights as a grouped one, every bias repeated by group."""
         texts: dict[int, str] = {}
         for item in self.loop.body:
-            for node in ast.walk(item):
+            for node in reversed([*ast.walk(item)]):  # what a product is taken of comes first
                 if (
                     isinstance(node, ast.Call)
                     and ast.unparse(node.func).endswith("linear")
@@ -147,7 +155,12 @@ class _Fused:
         """self.x of self.x[expert_idx], "" for anything else."""
         if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == self.loop.expert:
             held = ast.unparse(node.value)
-            return held if held.startswith("self.") and held.count(".") == 1 else ""
+            if not held.startswith("self.") or held.count(".") != 1:
+                return ""
+            built = self.place.unit.built(held.removeprefix("self."))
+            if built is not None and built.op == "call" and built.name.endswith("List"):
+                raise Unfit(f"{held} is a list with a weight for each expert: {_STACKED}")
+            return held
         return ""
 
     def _grouped(self, x: ast.expr, weight: str, turned: str, texts: dict[int, str]) -> str:
@@ -180,8 +193,9 @@ class _Fused:
         ]
         if self.loop.spare:
             spare = self.place.fresh("is_spare")
+            beyond = f"{self.indices} >= {self.stack}.shape[0]"
             lines += [
-                f"{spare} = {self.indices} >= {self.stack}.shape[0]",
+                f"{spare} = ({beyond}) | ({self.indices} < 0)" if self.loop.count else f"{spare} = {beyond}",
                 f"{self.indices} = {self.indices}.masked_fill({spare}, 0)",
                 f"{self.probs} = {self.probs}.masked_fill({spare}, 0)",
             ]
