@@ -8,8 +8,14 @@ from pathlib import Path
 
 from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.proving.proof import Proof
+from fusionkit.identify.proving.traffic import Traffic
 from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.verdict import Verdict
+
+LESS_TRAFFIC = (
+    "npu_rms_norm", "npu_add_rms_norm", "npu_swiglu", "npu_geglu", "npu_rotary_mul", "npu_scaled_masked_softmax",
+)  # fmt: skip
+"""Ops that pay by moving fewer bytes, and by nothing else."""
 
 _LONGEST = 160  # characters of a proof's reason that become the candidate's; the proof holds them all
 
@@ -40,7 +46,7 @@ def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
         return candidate
     told = proof.to_dict() | {"file": candidate.file}
     if proof.verdict is not Verdict.FAIL:
-        return replace(candidate, proof=told)
+        return weighed(replace(candidate, proof=told), proof.traffic)
     why = proof.reason if len(proof.reason) <= _LONGEST else proof.reason[:_LONGEST].rstrip() + " ..."
     return replace(
         candidate,
@@ -49,6 +55,29 @@ def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
         priority=3,
         reason=f"the proof refuses the replacement: {why}",
         reason_zh=f"验证不通过：{why}",
+    )
+
+
+def weighed(candidate: Candidate, traffic: tuple[Traffic, ...]) -> Candidate:
+    """The candidate by what its proof counted: deferred where nothing is saved, later where forward saves nothing."""
+    if candidate.recommend != "yes" or candidate.op not in LESS_TRAFFIC or not traffic or traffic[0].saves:
+        return candidate
+    forward = traffic[0]
+    factor = forward.replaced.bytes / max(forward.original.bytes, 1)
+    ops = ", ".join(name for name, _ in forward.replaced.ops)
+    if any(item.saves for item in traffic):
+        return replace(
+            candidate,
+            priority=max(candidate.priority, 2),
+            reason=f"pays in training: forward alone, {ops} move {factor:.2f} times the bytes of the original",
+            reason_zh=f"收益在训练：仅前向时 {ops} 的读写量是原代码的 {factor:.2f} 倍",
+        )
+    return replace(
+        candidate,
+        recommend="defer",
+        priority=3,
+        reason=f"as written it saves nothing: {ops} move {factor:.2f} times the bytes of the original",
+        reason_zh=f"按此写法没有收益：{ops} 的读写量是原代码的 {factor:.2f} 倍",
     )
 
 

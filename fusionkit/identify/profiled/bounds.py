@@ -49,7 +49,8 @@ CEILING = Assumption(
 ASSUMPTIONS = (MAC, TRANSFER, TINY, CEILING)
 
 _CUBE = ("AI_CORE", "MIX_AIC", "AICORE")
-_PRODUCTS = ("MatMul", "Matmul", "Attention")  # a fused attention is one kernel already, and its time is in its products
+# A fused attention is one kernel already, and its time is in its products.
+_PRODUCTS = ("MatMul", "Matmul", "Attention")
 
 
 @dataclass(frozen=True, slots=True)

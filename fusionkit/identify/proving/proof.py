@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fusionkit.identify.proving.traffic import Traffic
 from fusionkit.verdict import Verdict
 
 
@@ -63,7 +64,8 @@ class Run:
 class Proof:
     """Verdict on one replacement. PASS: every run passes; nothing run or compared is INCONCLUSIVE.
 
-    `forced`: which implementations were chosen so that the code in question runs.
+    `forced`: which implementations were chosen so that the code in question runs. `traffic`: of the largest passing
+    call, in each direction that was run.
     """
 
     op: str
@@ -74,6 +76,7 @@ class Proof:
     runs: tuple[Run, ...] = ()
     forced: tuple[str, ...] = ()
     seconds: float = 0.0
+    traffic: tuple[Traffic, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
@@ -97,6 +100,7 @@ class Proof:
             "forced": list(self.forced),
             "runs": [run.to_dict() for run in self.runs],
             "seconds": self.seconds,
+            "traffic": [asdict(item) for item in self.traffic],
         }
 
     @classmethod
@@ -104,7 +108,9 @@ class Proof:
         """The proof that `to_dict` told."""
         runs = tuple(_run(run) for run in told["runs"])
         names = {name: told[name] for name in ("op", "file", "symbol", "reason", "seconds")}
-        return cls(verdict=Verdict(told["verdict"]), runs=runs, forced=tuple(told["forced"]), **names)
+        traffic = tuple(Traffic.from_dict(item) for item in told["traffic"])
+        verdict, forced = Verdict(told["verdict"]), tuple(told["forced"])
+        return cls(verdict=verdict, runs=runs, forced=forced, traffic=traffic, **names)
 
 
 def severity(figures: Figures | None) -> float:

@@ -23,6 +23,7 @@ from fusionkit.identify.proving.calling import (
     with_gradients,
 )
 from fusionkit.identify.proving.planning import Planned
+from fusionkit.identify.proving.traffic import BOTH_WAYS, FORWARD, Ledger, Traffic, difference
 from fusionkit.identify.proving.witness import WITNESSES, Branches, Witness
 from fusionkit.numeric.reference import run_float64
 
@@ -68,6 +69,7 @@ class Sides:
     impossible: str = ""
     unseen: str = ""
     remarks: tuple[str, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
 
 
 def run_sides(
@@ -96,6 +98,7 @@ def run_sides(
     remarks += [f"{name} by the original alone" for name in dropped[len(absent) :]]
     forward = _without((output, other), dropped)
     told = Sides(*forward, None, (output, other), absent, fused_calls=watched[1].seen, unseen=unseen)
+    told = replace(told, traffic=(_traffic(FORWARD, precision, *watched),))
     if fused_op(op).backward and _alike(*forward):
         told = _backward(planned, side, (original, twin), told, branches, tell)
     if told.broken or told.impossible:
@@ -113,13 +116,15 @@ def _backward(
     kept = frozenset(forward.expected)
     tell("the original code runs backward")
     try:
-        expected = side.backward(twins[0], kept, contextlib.nullcontext())
+        with Ledger() as original:
+            expected = side.backward(twins[0], kept, contextlib.nullcontext())
     except USER_CODE_ERRORS as error:
         return Sides(impossible=f"the original raises {one_line(error)} backward")
     tell("the replaced code runs backward")
     watched = Witness(planned.setting.site.op, branches)
     try:
-        actual = side.backward(twins[1], kept, watched)
+        with Ledger() as replaced:
+            actual = side.backward(twins[1], kept, watched)
     except USER_CODE_ERRORS as error:
         return Sides(broken=f"the replaced code raises {one_line(error)} backward, the original does not")
     if forward.fused_calls and not watched.seen:
@@ -129,7 +134,12 @@ def _backward(
     training = any(name.startswith("gradient") for name in expected)
     odd = set(forward.outputs[0]) - kept
     mine, theirs = _without((expected, actual), odd)
-    return replace(forward, expected=mine, actual=theirs, training=training)
+    traffic = (*forward.traffic, _traffic(BOTH_WAYS, side.precision, original, replaced))
+    return replace(forward, expected=mine, actual=theirs, training=training, traffic=traffic)
+
+
+def _traffic(direction: str, precision: Precision, original: Ledger, replaced: Ledger) -> Traffic:
+    return Traffic(direction, str(precision), *difference(original.entries, replaced.entries))
 
 
 def _unseen(original: Witness, replaced: Witness) -> str:

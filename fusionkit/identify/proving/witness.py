@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from fusionkit.identify.proving.traffic import Ledger
 
 WITNESSES: dict[str, tuple[str, ...]] = {
     "npu_rms_norm": ("npu_rms_norm", "npu_gemma_rms_norm"),
@@ -42,17 +43,15 @@ class Branches:
         self.runs += 1
 
 
-class Witness(TorchDispatchMode):
-    """Within it, calls of ops of namespace npu are counted, at the dispatcher: whatever name they were called by.
+class Witness(Ledger):
+    """A ledger within which calls of ops of namespace npu are counted: whatever name they were called by.
 
     `spoil`: whether the floating results of the op's calls are changed, so that an output which they reach changes.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, op: str, branches: Branches, *, spoil: bool = False) -> None:
         """Watch for the replacement by `op`, whose new branches `branches` counts."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.op = op
         self.calls: Counter[str] = Counter()
         self._branches, self._before, self._after = branches, 0, 0
@@ -73,7 +72,7 @@ class Witness(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run one operator, and note it where it is one of npu."""
-        result = func(*args, **(kwargs or {}))
+        result = super().__torch_dispatch__(func, types, args, kwargs)
         if getattr(func, "namespace", "") != "npu":
             return result
         name = func._schema.name.partition("::")[2]

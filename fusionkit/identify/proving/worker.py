@@ -29,6 +29,7 @@ from fusionkit.identify.proving.proof import Proof, Run, severity
 from fusionkit.identify.proving.running import Precision, run_sides
 from fusionkit.identify.proving.seals import sealed
 from fusionkit.identify.proving.switches import Switches, rewritten_symbol
+from fusionkit.identify.proving.traffic import Traffic
 from fusionkit.identify.proving.witness import Branches
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile
@@ -96,8 +97,19 @@ def _prove(
     except _NotBuiltError as error:
         return ended(Verdict.FAIL, str(error))
     runs = judge_runs(ran)
-    proof = _concluded(ended(Verdict.PASS, ""), runs, dtypes, _forced(planned))
+    counted = replace(ended(Verdict.PASS, ""), traffic=_traffic(ran, runs))
+    proof = _concluded(counted, runs, dtypes, _forced(planned))
     return _with_masks_tried(proof, _untried_masks(planned[0], ran, runs, switches))
+
+
+def _traffic(ran: list[Ran], runs: list[Run]) -> tuple[Traffic, ...]:
+    """The traffic of the largest call that passes, under no autocast, with gradients where any has them."""
+    passing = [
+        item.sides.traffic
+        for item, run in zip(ran, runs, strict=True)
+        if run.verdict is Verdict.PASS and not run.autocast and item.sides.traffic
+    ]
+    return max(passing, key=lambda told: (len(told), told[0].original.bytes), default=())
 
 
 def _with_masks_tried(proof: Proof, untried: list[str]) -> Proof:

@@ -8,6 +8,7 @@ from fusionkit.identify.head_sizes import LARGEST, HeadSizes
 from fusionkit.identify.reporting.alike import Group
 from fusionkit.identify.reporting.api_section import api_section
 from fusionkit.identify.reporting.benefits import benefit, ceiling
+from fusionkit.identify.reporting.counted import counted_ceiling, counted_traffic, traffic_lines
 from fusionkit.identify.reporting.fences import fenced, one_line, span
 from fusionkit.identify.reporting.materials import Materials
 from fusionkit.identify.reporting.profile_section import sequence_line
@@ -136,7 +137,16 @@ def _benefit(item: Candidate, materials: Materials, lang: Lang) -> list[str]:
     if item.recommend == "no":
         return [say(lang, "none")]
     row = benefit(item.op)
-    lines = [f"- {row.before} -> {row.after}", f"- {ceiling(lang, row.bound)}"]
+    counted = counted_traffic(item.proof)
+    bounds = (
+        [ceiling(lang, row.bound)]
+        if row.bound != "memory" or not counted
+        else [counted_ceiling(counted[0], lang)]
+    )
+    lines = [
+        f"- {row.before} -> {row.after}",
+        *(f"- {told}" for told in (*bounds, *traffic_lines(counted, lang))),
+    ]
     if materials.profile is not None:
         seen = materials.profile.of(item.op)
         told = [f"- {sequence_line(found, lang)}" for found in seen]

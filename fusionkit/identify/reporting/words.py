@@ -94,6 +94,20 @@ WORDS: dict[str, tuple[str, str]] = {
         "configuration 未给出 head 维：query 与 key 必须相等且在 1 至 {largest} 之间，value 不得更大",
     ),
     "benefit": ("Expected benefit", "预期收益"),
+    "traffic": (
+        "Counted while proving ({direction}, {dtype}; calls and bytes, no time): {before} -> {after}; {calls} -> {fewer}"
+        " calls, {bytes} -> {least} bytes",
+        "验证时计数（{direction}，{dtype}；只是调用数与读写字节数，不是耗时）：{before} -> {after}；调用 {calls} -> {fewer}，"
+        "字节 {bytes} -> {least}",
+    ),
+    "ceiling": (
+        "memory-bound: at most {factor:.1f}x on these calls forward, by their bytes",
+        "访存瓶颈：按字节数，这些调用的前向最多约 {factor:.1f}x",
+    ),
+    "no_ceiling": (
+        "forward moves {factor:.2f} times the bytes of the original: no gain from memory",
+        "前向读写量是原代码的 {factor:.2f} 倍：访存上没有收益",
+    ),
     "proof": ("Proof", "验证"),
     "not_proved": ("not tried: scan with --prove", "未验证：扫描时加 --prove"),
     "forced": ("forced so that this code runs", "为执行该代码而强制"),

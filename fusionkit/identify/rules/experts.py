@@ -41,7 +41,7 @@ def _calls_in_expert_loops(unit: Unit) -> Iterator[ast.Call]:
                 yield call
 
 
-def _is_counted(called: ast.expr, loop: ast.For) -> bool:
+def _is_counted(called: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether what is called was taken from a list with the loop's own variable: self.up[i](x)."""
     return isinstance(called, ast.Subscript) and ast.unparse(called.slice) == ast.unparse(loop.target)
 
