@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from fusionkit.identify.replacing.liveness import is_droppable, live_after
 from fusionkit.identify.replacing.statements import Block, Statements, names
@@ -21,7 +21,7 @@ def is_pure(test: ast.expr) -> bool:
 
 
 def with_idle(
-    statements: Statements, block: Block, run: Sequence[ast.stmt], needed: set[str]
+    statements: Statements, block: Block, run: Sequence[ast.stmt], needed: Set[str]
 ) -> tuple[list[ast.stmt], tuple[str, ...]]:
     """(the run with the idle statements right in front of it, what has to be asked so that none of them raises).
 

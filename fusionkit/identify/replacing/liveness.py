@@ -75,7 +75,7 @@ def _changed_in_place(item: ast.stmt) -> str:
 
 def _own(run: list[ast.stmt]) -> frozenset[str]:
     """Names that a run binds to tensors that nothing else holds: to sums, products, and results of such."""
-    found = set()
+    found = set[str]()
     for item in run:
         if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
             made = item.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusionkit.identify.replacing.place import Place
@@ -31,6 +32,14 @@ class Pair:
 def rotated_pair(place: Place) -> Pair:
     """The pair that a sum or difference belongs to. Raises Unfit where signs, layout or joining are others."""
     joined, low, high = _joined(place)
+    layout, end = _layout(place, joined)
+    if not isinstance(end.node, ast.AST):
+        raise Unfit("the joined pair stands nowhere")
+    return pair_of(low, high, layout, end.node, [item.node for item in (joined, end)])
+
+
+def pair_of(low: Value, high: Value, layout: str, end: ast.AST, more: Sequence[ast.AST | None] = ()) -> Pair:
+    """The pair of two results that are put into `layout`, at the code `end`. Raises Unfit like rotated_pair."""
     one, two = _terms(low), _terms(high)
     if low.op != "sub" or high.op != "add" or one is None or two is None:
         raise Unfit("the pair is not x1 * cos - x2 * sin and x2 * cos + x1 * sin")
@@ -39,17 +48,15 @@ def rotated_pair(place: Place) -> Pair:
         raise Unfit("the signs of the pair are others")
     if peel(two["cos"][0]) is not peel(x2) or peel(two["sin"][0]) is not peel(x1):
         raise Unfit("the two results are not of one pair")
-    layout, end = _layout(place, joined)
     taken = {pair_layout(x1), pair_layout(x2)}
     if taken != {layout} and (taken, layout) != ({INTERLEAVED}, HALF):
         raise Unfit("the pairs are taken from one layout and put back into another")
     x = _whole(x1)
     if _whole(x2) is not x or _place(x1) != 0 or _place(x2) != 1:
         raise Unfit("the pair is not of one tensor, first and second in order")
-    parts = [item.node for item in (low, high, joined, peel(x1), peel(x2)) if isinstance(item.node, ast.AST)]
-    if not isinstance(end.node, ast.AST):
-        raise Unfit("the joined pair stands nowhere")
-    return Pair(x, x1, cos, sin, layout, end.node, taken != {layout}, [*parts, end.node])
+    nodes = (*(item.node for item in (low, high, peel(x1), peel(x2))), *more, end)
+    parts = [node for node in nodes if isinstance(node, ast.AST)]
+    return Pair(x, x1, cos, sin, layout, end, taken != {layout}, parts)
 
 
 def _joined(place: Place) -> tuple[Value, Value, Value]:
@@ -107,7 +114,8 @@ def _whole(part: Value) -> Value:
         source = inner.args[0]
     else:
         raise Unfit("the pair is not split off one tensor")
-    if source.op in ("reshape", "view", "unflatten") and find(source, lambda item: item.number() == 2, 2):
+    depth = 3 if source.op == "unflatten" else 2  # its sizes are a tuple
+    if source.op in ("reshape", "view", "unflatten") and find(source, lambda item: item.number() == 2, depth):
         source = source.args[0]
     return source
 

@@ -17,6 +17,7 @@ from fusionkit.identify.replacing.rotary_forms import (
     sized_by,
     told_layout,
 )
+from fusionkit.identify.replacing.slices import is_sliced, sliced_pair
 from fusionkit.identify.replacing.turned import complex_product
 from fusionkit.identify.rules.rotary import trig
 from fusionkit.identify.rules.rotations import HALF, INTERLEAVED, rotation
@@ -41,7 +42,7 @@ def replace_rotation(place: Place) -> list[Change]:
         raise Unfit("the rotation is not written with cos and sin")
     (_, x, cos, with_cos), (_, turned, sin, with_sin) = sorted(products, key=lambda item: item[0])
     if rotation(place.unit, turned) is None:
-        return [_of_pair(place)]
+        return [_of_slices(place) if is_sliced(place) else _of_pair(place)]
     if place.value.op != "add" or find(turned, lambda item: item is peel(x), 10) is None:
         raise Unfit("what is turned is not what is multiplied with cos")
     return [_of_full_width(place, (x, cos, sin), (with_cos, with_sin), turned)]
@@ -147,6 +148,20 @@ def _of_pair(place: Place) -> Change:
     wide = [_widened(place, item, pair) for item in fitting]
     conditions = (*conditions, *_asked(pair.cos, x.text, cos.text, pair.layout, 2))
     return Change(place.put(pair.end, call(_OP, text, *wide, *_mode(pair.layout, ""))), tuple(pair.parts),
+                  at_start=x.names | cos.names | sin.names, conditions=conditions, notes=_NOTES)  # fmt: skip
+
+
+def _of_slices(place: Place) -> Change:
+    """Both halves of a rotation over cos of float32, which are rounded to the dtype of x where they are written."""
+    sliced = sliced_pair(place)
+    pair, start = sliced.pair, place.start(sliced.pair.parts)
+    x, cos, sin = (start.operand(item) for item in (pair.x, pair.cos, pair.sin))
+    fitting = [in_front(rank_told(pair.cos), sized_by(x.text), item.text) for item in (cos, sin)]
+    wide = [_widened(place, item, pair) for item in fitting]
+    text = f"{call(_OP, f'{x.text}.float()', *wide, *_mode(pair.layout, ''))}.to({x.text}.dtype)"
+    asked_dtypes = [f"{_base(item.text)}.dtype == {place.in_function('float32')}" for item in (cos, sin)]
+    conditions = (*asked_dtypes, *_asked(pair.cos, x.text, cos.text, pair.layout, 2))
+    return Change({sliced.first: "", sliced.second: f"{sliced.into} = {text}"}, tuple(pair.parts),
                   at_start=x.names | cos.names | sin.names, conditions=conditions, notes=_NOTES)  # fmt: skip
 
 

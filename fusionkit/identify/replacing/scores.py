@@ -77,6 +77,7 @@ def _is_mask(value: Value) -> bool:
 
 def _filled(value: Value, told: Scores) -> Value:
     """Note what masked_fill or where drops, and give the scores that it was applied to."""
+    scores: Value | None
     if value.op == "masked_fill":
         mask, fill = value.arg(1, "mask"), value.arg(2, "value")
         scores, keeps = value.args[0], False
