@@ -31,8 +31,8 @@ from fusionkit.identify.proving.seals import sealed
 from fusionkit.identify.proving.switches import Switches, rewritten_symbol
 from fusionkit.identify.proving.traffic import Traffic
 from fusionkit.identify.proving.witness import Branches
+from fusionkit.identify.reading import read_source
 from fusionkit.identify.scan_file import Site
-from fusionkit.identify.source.files import SourceFile
 from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.target import use_target
 from fusionkit.store import read_json, write_json, write_text
@@ -77,7 +77,7 @@ def _prove(
     try:
         tell("the original module is imported")
         original = import_original(path)
-        source = SourceFile(path, path.read_text("utf-8"))
+        source = read_source(path)
         tell("the original code is built")
         called = replace(site, symbol=rewritten_symbol(site.symbol, source.text, new_text))
         planned = plan(called, original, source, seed)
