@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.identify.candidates import Candidate
-from fusionkit.identify.replacing import Refused, replace_site
+from fusionkit.identify.replacing import refusal
 from fusionkit.identify.source.files import SourceFile
 
 BY_HAND = ("no replacement can be written for it: {why}", "写不出替换代码：{why}")
@@ -23,12 +23,12 @@ def deferred_by_hand(candidate: Candidate, file: SourceFile) -> Candidate:
     if candidate.inherited_from:
         return _deferred(candidate, INHERITED, base=candidate.inherited_from)
     try:
-        found = replace_site(file, candidate.site)
+        why = refusal(file, candidate.site)
     except USER_CODE_ERRORS as error:  # a fault of the writer, which must not cost the scan
         return _deferred(
             candidate, BY_HAND, why=f"the writer broke on it ({type(error).__name__}); please report it"
         )
-    return _deferred(candidate, BY_HAND, why=found.reason) if isinstance(found, Refused) else candidate
+    return _deferred(candidate, BY_HAND, why=why) if why else candidate
 
 
 def _deferred(candidate: Candidate, words: tuple[str, str], **filled: str) -> Candidate:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fusionkit.identify.replacing.branch import Edit, branch, grouped_changes
@@ -20,6 +21,8 @@ from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.scan_file import Site, symbol_node, units_of
 from fusionkit.identify.source.files import SourceFile
 
+SwitchOf = Callable[[Unit, str], Switch]
+
 
 def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Replacement | Refused:
     """Write the fused op beside the code of a site; nothing is written to disk.
@@ -27,18 +30,38 @@ def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Repl
     `root`: what the paths of the diff are relative to (the file's folder, if not given). Refused where a hazard of the
     site cannot be met, or where the code is not written in a way that can be replaced safely.
     """
-    for hazard, reason in REFUSED_HAZARDS.get(site.op, {}).items():
-        if hazard in site.hazards:
-            return Refused(reason)
-    if site.op not in BUILDERS:
-        return Refused(f"no replacement is written for {site.op}")
     try:
-        return _replaced(file, site, root)
+        told = _gathered(file, site, switch_for)
+        return _written(file, site, told, root)
     except Unfit as error:
         return Refused(str(error))
 
 
-def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
+def refusal(file: SourceFile, site: Site) -> str:
+    """Why no replacement can be written for a site, "" where one can: told without the whole text and its diff."""
+    try:
+        _gathered(file, site, lambda _, __: Switch("torch_npu is not None"))
+    except Unfit as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """The edits of a site, what to note of them, and the switch that their branches ask."""
+
+    edits: list[Edit]
+    notes: dict[str, None]
+    switch: Switch
+
+
+def _gathered(file: SourceFile, site: Site, switch_of: SwitchOf) -> _Gathered:
+    """Everything that is to be changed. Raises Unfit where nothing is."""
+    for hazard, reason in REFUSED_HAZARDS.get(site.op, {}).items():
+        if hazard in site.hazards:
+            raise Unfit(reason)
+    if site.op not in BUILDERS:
+        raise Unfit(f"no replacement is written for {site.op}")
     edits: list[Edit] = []
     notes: dict[str, None] = {}
     reasons: dict[str, None] = {}
@@ -47,9 +70,9 @@ def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
     for unit in sorted(units, key=lambda item: item.symbol == site.symbol):
         if edits and unit.symbol == site.symbol and "." in site.symbol:
             break  # the calls of the helper are replaced, so that it is not called in the fused branch
-        found, told, refused = _edits_of(unit, site)
+        found, told, refused = _edits_of(unit, site, switch_of)
         if found:
-            switch = switch or switch_for(unit, site.op)
+            switch = switch or switch_of(unit, site.op)
         edits += found
         notes.update(told)
         reasons.update(refused)
@@ -61,12 +84,18 @@ def _replaced(file: SourceFile, site: Site, root: Path | None) -> Replacement:
         if "called by the class itself" in reason:
             continue
         notes[f"one place keeps its original code: {reason}"] = None
-    after, head = head_lines(file, switch)
+    return _Gathered(edits, notes, switch)
+
+
+def _written(file: SourceFile, site: Site, told: _Gathered, root: Path | None) -> Replacement:
+    """The edits in a copy of the file's text."""
+    edits = told.edits
+    after, head = head_lines(file, told.switch)
     name = _shown_path(file.path, root)
     patch = patch_of(file, name, edits, after, head)
     check_original(file, patch.new_text, edits, after, head)
     condition = " | ".join(dict.fromkeys(edit.condition for edit in edits))
-    return Replacement(site.op, name, site.symbol, condition, tuple(notes), patch)
+    return Replacement(site.op, name, site.symbol, condition, tuple(told.notes), patch)
 
 
 def _belongs(unit: Unit, site: Site) -> bool:
@@ -79,7 +108,9 @@ def _belongs(unit: Unit, site: Site) -> bool:
     return handed or (unit.cls.name == site.symbol.partition(".")[0] and unit.cls.holds(site.line))
 
 
-def _edits_of(unit: Unit, site: Site) -> tuple[list[Edit], dict[str, None], dict[str, None]]:
+def _edits_of(
+    unit: Unit, site: Site, switch_of: SwitchOf
+) -> tuple[list[Edit], dict[str, None], dict[str, None]]:
     """(edits, notes, reasons of places left alone) of one function of the site."""
     if unit.mentions((site.op,)):
         return [], {}, {f"the code calls {site.op} in a branch of its own already": None}
@@ -96,7 +127,7 @@ def _edits_of(unit: Unit, site: Site) -> tuple[list[Edit], dict[str, None], dict
             changes += BUILDERS[site.op](place)
         except Unfit as error:
             refused[str(error)] = None
-    text = switch_for(unit, site.op).text if changes else ""
+    text = switch_of(unit, site.op).text if changes else ""
     edits, notes = [], dict[str, None]()
     for group in grouped_changes(statements, _distinct(changes)):
         try:

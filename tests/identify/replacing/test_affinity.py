@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fusionkit.identify.replacing import Refused, replace_site
-from fusionkit.identify.scan_file import sites_of_file
+from fusionkit.identify.replacing import Refused, refusal, replace_site
+from fusionkit.identify.scan_file import Site, sites_of_file
 from fusionkit.identify.source.files import SourceFile
 
 
@@ -33,12 +33,15 @@ def run_text(text: str) -> types.ModuleType:
     return module
 
 
-def replaced(tmp_path: Path, index: str, value: str) -> object:
+def masked(tmp_path: Path, index: str, value: str) -> tuple[SourceFile, Site]:
     path = tmp_path / "masked.py"
     path.write_text(CODE.format(index=index, value=value))
     file = SourceFile(path, path.read_text())
-    site = next(site for site in sites_of_file(file) if site.op == "affinity_index_put")
-    return replace_site(file, site)
+    return file, next(site for site in sites_of_file(file) if site.op == "affinity_index_put")
+
+
+def replaced(tmp_path: Path, index: str, value: str) -> object:
+    return replace_site(*masked(tmp_path, index, value))
 
 
 @pytest.mark.parametrize("value", ["0", "-2.5"])
@@ -68,3 +71,10 @@ def test_what_cannot_be_asked_is_refused(index, value, reason, tmp_path):
     told = replaced(tmp_path, index, value)
     assert isinstance(told, Refused)
     assert reason in told.reason
+
+
+@pytest.mark.parametrize(("index", "value"), [("~mask", "0"), ("mask & other", "0"), ("mask", "-other")])
+def test_a_refusal_is_the_same_without_the_text(index, value, tmp_path):
+    file, site = masked(tmp_path, index, value)
+    written = replace_site(file, site)
+    assert refusal(file, site) == (written.reason if isinstance(written, Refused) else "")
