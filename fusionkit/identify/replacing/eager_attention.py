@@ -160,7 +160,9 @@ def _mask(
     dropping = {"add": f"{held.text} < 0", "drop": held.text, "keep": f"{held.text}.logical_not()"}[how]
     name = place.fresh("drop_mask")
     told = [f"{name} = {dropping}", f"{name} = {expanded(operands, of_four(name))}"]
-    if scores.optional and base:
+    if scores.optional and not base:
+        raise Unfit("the mask may be absent, and what says so cannot be told")
+    if scores.optional:
         told = [f"{name} = None", f"if {base} is not None:", *(f"    {line}" for line in told)]
     lines += told
     return name, held.names
@@ -174,8 +176,10 @@ def _mask_operand(start: Start, mask: Value, operands: Operands) -> tuple[Operan
         cut = f"{base.text}[:, :, :, : {operands.size(operands.key, 'S')}]"
         return Operand(cut, base.names), base.text
     held = start.operand(inner)
-    read = [item for item in (inner, *inner.args) if item.op == "param" and "mask" in item.name]
-    return held, read[0].name if read else (held.text if held.text.isidentifier() else "")
+    if held.text.isidentifier():
+        return held, held.text
+    read = {item.name for item in inner.args if item.op == "param" and "mask" in item.name}
+    return held, read.pop() if len(read) == 1 else ""
 
 
 def _conditions(place: Place, start: Start, attention: _Attention, scores: Scores) -> tuple[str, ...]:

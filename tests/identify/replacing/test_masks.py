@@ -185,3 +185,19 @@ def test_a_mask_beside_a_choice_of_causal(tmp_path: Path, facade: ModuleType):
     item = operands(5, 6)
     close(new(item.q, item.k, item.v, item.mask, False), old(item.q, item.k, item.v, item.mask, False))
     close(new(item.q, item.k, item.v, None, True), old(item.q, item.k, item.v, None, True))
+
+
+CHOSEN = "def f(q, k, v, mask, other=None, cross=False):\n    mask = other if cross else mask\n"
+
+
+def test_a_mask_that_was_chosen_is_asked_by_its_own_name(tmp_path: Path, facade: ModuleType):
+    text = WRITTEN.format("if mask is not None:\n        s = s + mask").replace(
+        "def f(q, k, v, mask, other=None):\n", CHOSEN
+    )
+    old, new, _ = both(text, tmp_path, facade)
+    item = operands(5, 6)
+    low = torch.zeros_like(item.mask, dtype=torch.float32).masked_fill(item.mask, -1e9)
+    for mask, other, cross in ((low, None, False), (None, low, False), (low, None, True), (None, low, True)):
+        close(
+            new(item.q, item.k, item.v, mask, other, cross), old(item.q, item.k, item.v, mask, other, cross)
+        )
