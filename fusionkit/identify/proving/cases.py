@@ -31,6 +31,8 @@ MANNERS: tuple[Manner, ...] = (
 )
 """How a rotation may be called; the first at which the original runs counts."""
 
+_SECOND: dict[str, Maker] = {"encoder_hidden_states": lambda setting: setting.tensor("B L C")}
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -54,10 +56,10 @@ def cases(site: Site, parameters: Mapping[str, object]) -> Iterator[Case]:
     yield Case("plain")
     if site.op in MASKED_OPS:
         for name in mask_parameters(parameters):
-            for mask in masks_for(site.hazards):
+            for mask in masks_for(site.hazards, two_sequences="encoder_hidden_states" in parameters):
                 yield Case(
                     mask.told,
-                    {name: mask.made},
+                    {name: mask.made} | (_SECOND if mask.of_two else {}),
                     rows_without_key=mask.rows_without_key,
                     masked=name,
                     kind=mask.kind,
@@ -65,7 +67,7 @@ def cases(site: Site, parameters: Mapping[str, object]) -> Iterator[Case]:
     if site.op in ("npu_rms_norm", "npu_swiglu", "npu_geglu") and "gate" in parameters:
         yield Case("with gate", {"gate": lambda setting: setting.tensor("B S C")})
     if "encoder_hidden_states" in parameters and site.op != "npu_rotary_mul":
-        yield Case("second input", {"encoder_hidden_states": lambda setting: setting.tensor("B L C")})
+        yield Case("second input", _SECOND)
     if site.op == "npu_rotary_mul":
         yield from _rotations(parameters)
 
@@ -88,4 +90,5 @@ def _rotations(parameters: Mapping[str, object]) -> Iterator[Case]:
     for name in ("image_rotary_emb", "rotary_emb"):
         if name in parameters:
             yield Case("rotary", {name: rotary_tables.interleaved})
+            yield Case("rotary by position", {name: rotary_tables.by_position}, Manner("B S H D"))
             yield Case("rotary, complex", {name: rotary_tables.complex_table})

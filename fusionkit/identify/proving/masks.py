@@ -38,28 +38,37 @@ class Mask:
     made: Maker
     rows_without_key: int = 0
 
+    @property
+    def of_two(self) -> bool:
+        """Whether the keys are another sequence's, or those of both."""
+        return any(told in self.told for told in _OF_TWO)
+
 
 def mask_parameters(parameters: Mapping[str, object]) -> list[str]:
     """Parameters that are masks of keys by their names."""
     return [name for name in parameters if name.endswith("mask") and name not in _OTHER]
 
 
-def masks_for(hazards: tuple[str, ...]) -> Iterator[Mask]:
-    """Those of the kinds that code with these hazards takes; of every kind where none of them tells it."""
+def masks_for(hazards: tuple[str, ...], *, two_sequences: bool = False) -> Iterator[Mask]:
+    """Those of the kinds that code with these hazards takes; of every kind where none of them tells it.
+
+    `two_sequences`: the keys may be another sequence's, or those of both.
+    """
     added, keeps = "mask_additive" in hazards, "mask_bool_keep" in hazards
+    shapes = _SHAPES | (_OF_TWO if two_sequences else {})
     if added or not keeps:
-        for told, dropped in _SHAPES.items():
+        for told, dropped in shapes.items():
             yield Mask(f"additive {told}", "additive", _then(_added, dropped))
             if added and dropped is _causal:
                 yield Mask(LEFT_PADDED, "additive", _then(_added, _left_padding), _PADDED)
     if keeps or not added:
-        for told, dropped in _SHAPES.items():
+        for told, dropped in shapes.items():
             made = _then(torch.logical_not, dropped) if keeps else dropped
             yield Mask(f"boolean {told}", "boolean", made)
             yield Mask(f"0/1 {told}", "number", _then(Tensor.float, made))
     if added:
         # (1 - mask) * lowest is an addition too, of a mask of which 1 keeps
-        for told, dropped in _SHAPES.items():
+        for told, dropped in shapes.items():
             yield Mask(f"0/1 {told}", "number", _then(Tensor.float, _then(torch.logical_not, dropped)))
 
 
@@ -81,9 +90,12 @@ def _left_padding(setting: Setting) -> Tensor:
     return dropped
 
 
-def _padding(setting: Setting) -> Tensor:
-    """[B, S]: the last key of every sequence is dropped, the last two of the last one; the first one is kept."""
-    dropped = torch.zeros((setting.batch, setting.length), dtype=torch.bool)
+def _padding(setting: Setting, keys: str = "S") -> Tensor:
+    """[B, S]: the last key of every sequence is dropped, the last two of the last one; the first one is kept.
+
+    `keys`: axes whose lengths make the number of keys.
+    """
+    dropped = torch.zeros((setting.batch, sum(setting.shape(keys.split()))), dtype=torch.bool)
     dropped[:, -1] = dropped[-1, -_PADDED:] = True
     return dropped
 
@@ -97,6 +109,15 @@ _SHAPES: dict[str, Maker] = {
     "mask [S, S]": lambda setting: _causal(setting)[0, 0],
 }
 """What is dropped, in the shapes in which models hand it over; those that the original cannot take are left out."""
+
+_OF_TWO: dict[str, Maker] = {
+    "padding mask [B, 1, 1, L] of the other sequence": lambda setting: _padding(setting, "L")[:, None, None],
+    "padding mask [B, 1, 1, L + S] of both sequences": lambda setting: _padding(setting, "L S")[
+        :, None, None
+    ],
+    "mask [B, L] of the other sequence": lambda setting: _padding(setting, "L"),
+}
+"""The same of keys that are another sequence's, or of both sequences behind each other."""
 
 
 def _added(dropped: Tensor) -> Tensor:

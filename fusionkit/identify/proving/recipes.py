@@ -148,6 +148,8 @@ _WITH_INDEX = ("top_k_index", "selected_experts", "router_indices")  # beside th
 
 def call_maker(name: str, setting: Setting, beside: tuple[str, ...]) -> Maker | None:
     """What makes the argument `name` of a call that also has the parameters `beside`; None where nothing is known."""
+    if name == "hidden_states" and "attn" in beside:  # of a processor: not projected yet
+        return axes_maker("B S C")
     if name in ("hidden_states", "x") and any(other in beside for other in _WITH_INDEX):
         return axes_maker("T C")
     if name == "routing_weights" and not any(other in beside for other in _WITH_INDEX):

@@ -48,6 +48,12 @@ def interleaved(setting: Setting) -> tuple[Tensor, Tensor]:
     return cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
 
 
+def by_position(setting: Setting) -> tuple[Tensor, Tensor]:
+    """cos and sin [1, S, 1, D] with equal neighbours, as diffusers' video models make them for [B, S, H, D]."""
+    cos, sin = interleaved(setting)
+    return cos[None, :, None], sin[None, :, None]
+
+
 def halves(setting: Setting) -> tuple[Tensor, Tensor]:
     """cos and sin [S, D] with equal halves."""
     return _made(setting, "S D")
