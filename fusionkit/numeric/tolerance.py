@@ -58,14 +58,10 @@ class Tolerance:
     def cosine_limits(self, original: torch.Tensor) -> torch.Tensor:
         """Smallest allowed cosine per row, given the original's row cosines (float64, any shape).
 
-        `min_cosine`, except for rows in which the original itself is below it: there k times its angle,
-        that is `1 - k**2 * (1 - cos)`, because `1 - cos` grows with the square of a small angle.
+        `min_cosine`, or k times the original's angle where that is more: `1 - k**2 * (1 - cos)`, because `1 - cos`
+        grows with the square of a small angle.
         """
-        return torch.where(
-            original >= self.min_cosine,
-            torch.full_like(original, self.min_cosine),
-            1.0 - self.k**2 * (1.0 - original),
-        )
+        return (1.0 - self.k**2 * (1.0 - original)).clamp(max=self.min_cosine)
 
     def to_dict(self) -> dict[str, float]:
         """Plain JSON types."""

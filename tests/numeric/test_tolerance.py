@@ -68,6 +68,6 @@ def test_limit_is_k_times_the_original_with_a_floor() -> None:
     assert Tolerance().to_dict() == {"k": 2.0, "floor_ulps": 1.0, "min_cosine": 0.999}
 
 
-def test_cosine_limit_follows_the_original_only_below_the_minimum() -> None:
-    limits = Tolerance().cosine_limits(torch.tensor([1.0, 0.999, 0.99], dtype=torch.float64))
-    assert limits.tolist() == pytest.approx([0.999, 0.999, 0.96])
+def test_cosine_limit_is_the_minimum_or_k_times_the_original_s_angle() -> None:
+    limits = Tolerance().cosine_limits(torch.tensor([1.0, 0.9999, 0.9995, 0.99], dtype=torch.float64))
+    assert limits.tolist() == pytest.approx([0.999, 0.999, 0.998, 0.96])
