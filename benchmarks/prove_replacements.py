@@ -204,9 +204,7 @@ def apply_diff(path: Path, root: Path, replacement: Replacement, folder: Path) -
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(path.read_bytes())
     command = ["git", "apply", "-p1", "-"]
-    done = subprocess.run(
-        command, input=replacement.patch.data, cwd=folder, capture_output=True, check=False
-    )
+    done = subprocess.run(command, input=replacement.patch.data, cwd=folder, capture_output=True, check=False)
     if done.returncode:
         return f"the diff does not apply: {done.stderr.decode().strip().splitlines()[0]}"
     same = target.read_text("utf-8") == replacement.new_text

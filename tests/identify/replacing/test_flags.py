@@ -46,7 +46,9 @@ def replaced(folder, others=None, *, parameters="config", kept="self.config = co
          "args.use_fused_rmsnorm", "arguments.py:2"),
     ],
 )  # fmt: skip
-def test_a_flag_that_nothing_stands_under_yet_is_asked_and_said_to_be_unused(tmp_path, others, given, flag, where):
+def test_a_flag_that_nothing_stands_under_yet_is_asked_and_said_to_be_unused(
+    tmp_path, others, given, flag, where
+):
     condition, notes = replaced(tmp_path, others, **given)
     assert flag in condition.split(" and ")
     assert f"asks the existing switch {flag} ({where}" in notes
@@ -56,7 +58,10 @@ def test_a_flag_that_nothing_stands_under_yet_is_asked_and_said_to_be_unused(tmp
 @pytest.mark.parametrize(
     ("others", "given"),
     [
-        ({"config.py": FIELD.replace("use_fused_rmsnorm", "use_fused_attention")}, {}),  # speaks of another op
+        (
+            {"config.py": FIELD.replace("use_fused_rmsnorm", "use_fused_attention")},
+            {},
+        ),  # speaks of another op
         ({"config.py": FIELD.replace("use_fused_rmsnorm", "use_norm")}, {}),  # of no fused code
         ({"config.py": FIELD.replace("bool = False", "int = 3")}, {}),  # no switch
         ({"config.py": FIELD}, {"parameters": "config: OtherConfig"}),  # of another configuration
@@ -71,9 +76,7 @@ def test_a_flag_of_something_else_or_out_of_reach_is_not_asked(tmp_path, others,
 
 
 def test_a_flag_that_a_call_stands_under_is_not_called_unused(tmp_path):
-    other = (
-        "def f(config, x):\n    if config.use_fused_rmsnorm:\n        return torch_npu.npu_rms_norm(x, x)[0]\n    return x\n"
-    )
+    other = "def f(config, x):\n    if config.use_fused_rmsnorm:\n        return torch_npu.npu_rms_norm(x, x)[0]\n    return x\n"
     condition, notes = replaced(tmp_path, {"config.py": FIELD, "other.py": other})
     assert "self.config.use_fused_rmsnorm" in condition
     assert "(other.py:2)" in notes
