@@ -10,6 +10,7 @@ from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.proving.proof import Proof
 from fusionkit.identify.proving.traffic import Traffic
 from fusionkit.identify.reading import UnreadableError, read_source
+from fusionkit.identify.reporting.phrases import in_chinese
 from fusionkit.verdict import Verdict
 
 LESS_TRAFFIC = (
@@ -47,15 +48,18 @@ def with_proof(candidate: Candidate, proof: Proof | None) -> Candidate:
     told = proof.to_dict() | {"file": candidate.file}
     if proof.verdict is not Verdict.FAIL:
         return weighed(replace(candidate, proof=told), proof.traffic)
-    why = proof.reason if len(proof.reason) <= _LONGEST else proof.reason[:_LONGEST].rstrip() + " ..."
     return replace(
         candidate,
         proof=told,
         recommend="no",
         priority=3,
-        reason=f"the proof refuses the replacement: {why}",
-        reason_zh=f"验证不通过：{why}",
+        reason=f"the proof refuses the replacement: {_shortened(proof.reason)}",
+        reason_zh=f"验证不通过：{_shortened(in_chinese(proof.reason))}",
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST].rstrip() + " ..."
 
 
 def weighed(candidate: Candidate, traffic: tuple[Traffic, ...]) -> Candidate:

@@ -14,6 +14,7 @@ from fusionkit.identify.reporting.checklist import checklist, checklist_lines
 from fusionkit.identify.reporting.fences import fenced, one_line, span
 from fusionkit.identify.reporting.materials import Materials, Rewrite, changed_files, gather_materials
 from fusionkit.identify.reporting.ordering import order_section
+from fusionkit.identify.reporting.phrases import in_words
 from fusionkit.identify.reporting.profile_section import profile_section
 from fusionkit.identify.reporting.summary import head, summary
 from fusionkit.identify.reporting.words import LANGS, Lang, say
@@ -71,7 +72,7 @@ def render(materials: Materials, *, lang: Lang, changed: Sequence[str] = ()) -> 
         candidate_section(number, group, materials, lang, told)
         for number, group in enumerate(materials.groups, 1)
     ]
-    failed = [f"- {span(item.file)}: {one_line(item.reason)}" for item in scan.failed]
+    failed = [f"- {span(item.file)}: {one_line(in_words(lang, item.reason))}" for item in scan.failed]
     parts = (
         head(materials, lang),
         _titled(lang, "summary", summary(materials, lang)),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.identify.candidates import Candidate
 from fusionkit.identify.replacing import refusal
+from fusionkit.identify.reporting.phrases import in_chinese
 from fusionkit.identify.source.files import SourceFile
 
 BY_HAND = ("no replacement can be written for it: {why}", "写不出替换代码：{why}")
@@ -32,7 +33,8 @@ def deferred_by_hand(candidate: Candidate, file: SourceFile) -> Candidate:
 
 
 def _deferred(candidate: Candidate, words: tuple[str, str], **filled: str) -> Candidate:
-    english, chinese = (text.format(**filled) for text in words)
+    translated = {name: in_chinese(text) for name, text in filled.items()}
+    english, chinese = words[0].format(**filled), words[1].format(**translated)
     return replace(
         candidate,
         recommend="defer",

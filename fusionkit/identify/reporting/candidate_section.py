@@ -11,6 +11,7 @@ from fusionkit.identify.reporting.benefits import benefit, ceiling
 from fusionkit.identify.reporting.counted import counted_ceiling, counted_traffic, traffic_lines
 from fusionkit.identify.reporting.fences import fenced, one_line, span
 from fusionkit.identify.reporting.materials import Materials
+from fusionkit.identify.reporting.phrases import in_words
 from fusionkit.identify.reporting.profile_section import sequence_line
 from fusionkit.identify.reporting.proof_section import proof_section
 from fusionkit.identify.reporting.summary import reason_of
@@ -70,7 +71,7 @@ def _original(item: Candidate, materials: Materials, lang: Lang) -> list[str]:
     found = materials.excerpts.get(item.id)
     if found is None:
         why = materials.unread.get(item.id, "")
-        return [say(lang, "unread", why=one_line(why)) if why else say(lang, "changed")]
+        return [say(lang, "unread", why=one_line(in_words(lang, why))) if why else say(lang, "changed")]
     where = say(lang, "excerpt", start=found.start, end=found.end, file=span(item.file))
     return [where, "", fenced(found.text, "python")]
 
@@ -83,9 +84,9 @@ def _replacement(group: Group, materials: Materials, lang: Lang) -> list[str]:
     if rewrite is None:
         return [say(lang, "no_replacement", why=say(lang, "not_written"))]
     if rewrite.refused:
-        return [say(lang, "no_replacement", why=one_line(rewrite.refused))]
+        return [say(lang, "no_replacement", why=one_line(in_words(lang, rewrite.refused)))]
     lines = [f"- {say(lang, 'condition')}: {span(rewrite.condition)}"] if rewrite.condition else []
-    lines += [f"- {say(lang, 'notes')}: {one_line(note)}" for note in rewrite.notes]
+    lines += [f"- {say(lang, 'notes')}: {one_line(in_words(lang, note))}" for note in rewrite.notes]
     return [*lines, *([""] if lines else []), fenced(rewrite.diff, "diff"), *_own("own_diffs", group, lang)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusionkit.identify.reporting.fences import one_line, span, table
+from fusionkit.identify.reporting.phrases import in_words
 from fusionkit.identify.reporting.words import Lang, say
 
 _MOST = 6  # runs in the table; the others are counted
@@ -16,7 +17,7 @@ def proof_section(proof: Mapping[str, Any] | None, lang: Lang) -> list[str]:
     """The lines on one proof; None where none was tried."""
     if proof is None:
         return [say(lang, "not_proved")]
-    lines = [f"**{proof['verdict']}**: {one_line(str(proof.get('reason', '')))}"]
+    lines = [f"**{proof['verdict']}**: {one_line(in_words(lang, str(proof.get('reason', ''))))}"]
     if proof.get("forced"):
         lines.append(f"({say(lang, 'forced')}: {', '.join(span(item) for item in proof['forced'])})")
     runs = _worst_first(proof.get("runs", ()))
@@ -39,10 +40,11 @@ def _worst_first(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _row(run: Mapping[str, Any], lang: Lang) -> list[str]:
     shapes = ", ".join(f"{name} {tuple(shape)}" for name, shape in run.get("shapes", {}).items())
-    told = [run["dtype"], "autocast" if run.get("autocast") else "", str(run.get("case", ""))]
+    told = [run["dtype"], "autocast" if run.get("autocast") else "", in_words(lang, str(run.get("case", "")))]
     told += [say(lang, "training" if run.get("training") else "inference"), shapes]
     before, after = (", ".join(run.get(name, ())) or "-" for name in ("output_dtypes", "replaced_dtypes"))
-    figures = _figures(run.get("figures"), lang) if run["verdict"] == "PASS" else str(run.get("reason", ""))
+    passed = run["verdict"] == "PASS"
+    figures = _figures(run.get("figures"), lang) if passed else in_words(lang, str(run.get("reason", "")))
     return ["; ".join(filter(None, told)), f"{before} / {after}", run["verdict"], figures]
 
 
