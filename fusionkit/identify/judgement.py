@@ -8,7 +8,7 @@ from fusionkit.identify.candidates import Candidate
 from fusionkit.identify.dispatch import Dispatch, dispatch_of
 from fusionkit.identify.head_sizes import head_sizes
 from fusionkit.identify.ops import HAZARDS, fused_op
-from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, HEAD_SIZES, Recommend, Ruling
+from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, HEAD_SIZES, SDPA_CALL, Recommend, Ruling
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.source.files import SourceFile, source_lines
 
@@ -60,8 +60,10 @@ def _ruling(site: Site, file: SourceFile, dispatch: Dispatch | None) -> Ruling |
     told: list[Ruling | Dispatch] = [row for row in rows if row.hazard]
     told += [] if dispatch is None or dispatch.recommend == "yes" else [dispatch]
     told += [row for row in rows if not row.hazard]
-    if site.op == "npu_gelu" and _calls_gelu(site, file):
+    if site.op == "npu_gelu" and _calls(site, file, "gelu"):
         told.append(GELU_CALL)
+    if site.op == "npu_fusion_attention" and _calls(site, file, "scaled_dot_product_attention("):
+        told.append(SDPA_CALL)
     told += [row for row in FOR if site.op in row.ops]
     return min(told, key=lambda row: _SEVERITY.index(row.recommend))
 
@@ -70,10 +72,10 @@ def _applies(row: Ruling, site: Site) -> bool:
     return (not row.ops or site.op in row.ops) and (not row.hazard or row.hazard in site.hazards)
 
 
-def _calls_gelu(site: Site, file: SourceFile) -> bool:
-    """Whether every place is a call or construction of a GELU, and none is written out."""
+def _calls(site: Site, file: SourceFile, word: str) -> bool:
+    """Whether every place is a call or construction of what has `word` in its name, and none is written out."""
     lines = source_lines(file.text)
-    return all("gelu" in lines[line - 1].lower() for line in site.places if line <= len(lines))
+    return all(word in lines[line - 1].lower() for line in site.places if line <= len(lines))
 
 
 def _priority(of_op: int, recommend: Recommend) -> int:

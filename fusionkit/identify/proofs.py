@@ -64,9 +64,20 @@ def _shortened(text: str) -> str:
 
 def weighed(candidate: Candidate, traffic: tuple[Traffic, ...]) -> Candidate:
     """The candidate by what its proof counted: deferred where nothing is saved, later where forward saves nothing."""
-    if candidate.recommend != "yes" or candidate.op not in LESS_TRAFFIC or not traffic or traffic[0].saves:
+    if candidate.recommend != "yes" or not traffic:
         return candidate
     forward = traffic[0]
+    if candidate.op == "npu_fusion_attention" and forward.replaced.calls >= forward.original.calls:
+        told = f"({forward.original.calls} -> {forward.replaced.calls})"
+        return replace(
+            candidate,
+            recommend="defer",
+            priority=3,
+            reason=f"as written it saves no op call {told}: the scores are computed all the same",
+            reason_zh=f"按此写法不减少算子调用 {told}：分数照样要算",
+        )
+    if candidate.op not in LESS_TRAFFIC or forward.saves:
+        return candidate
     factor = forward.replaced.bytes / max(forward.original.bytes, 1)
     ops = ", ".join(name for name, _ in forward.replaced.ops)
     if any(item.saves for item in traffic):

@@ -69,6 +69,16 @@ GELU_CALL = Ruling(
     "op-plugin docs npu_gelu",
 )
 
+# torch_npu runs scaled_dot_product_attention as npu_fusion_attention itself (facts of its dispatch table).
+SDPA_CALL = Ruling(
+    "",
+    ("npu_fusion_attention",),
+    "defer",
+    "torch_npu runs scaled_dot_product_attention as npu_fusion_attention itself: call the op only for what SDPA cannot say",
+    "torch_npu 本身就把 scaled_dot_product_attention 执行为 npu_fusion_attention：只有 SDPA 表达不了的才需直接调用算子",
+    "torch_npu dispatch of aten::scaled_dot_product_attention: npu_fusion_attention_v3",
+)
+
 # Where the defaults of a configuration give head sizes outside of what the op takes.
 HEAD_SIZES = Ruling(
     "head_sizes",

@@ -50,6 +50,8 @@ def only(code, op, **kwargs):
         (EXPERTS, "npu_grouped_matmul", "yes", "grouped matmul"),
         ("@use_experts_implementation\n" + EXPERTS, "npu_grouped_matmul", "defer", "experts_implementation='eager'"),
         (EAGER, "npu_fusion_attention", "yes", "one kernel"),
+        ("def f(q, k, v):\n    return F.scaled_dot_product_attention(q, k, v)\n", "npu_fusion_attention", "defer",
+         "torch_npu runs scaled_dot_product_attention"),
         ("from transformers import ALL_ATTENTION_FUNCTIONS\n" + EAGER + INTERFACE, "npu_fusion_attention", "defer",
          "attn_implementation"),
         ("@use_kernel_forward_from_hub('RMSNorm')\n" + NORM.format(name="A"), "npu_rms_norm", "yes", "several kernels"),

@@ -3,11 +3,14 @@
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import textwrap
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identify_examples import MLP
 
 from fusionkit.cli import main
 from fusionkit.errors import MisuseError
@@ -179,6 +182,17 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
     assert [path.name for path in gather([tmp_path])] == ["model.py"]
     with pytest.raises(MisuseError, match="no regular file"):
         gather([tmp_path / "pipe.py"])
+
+
+def test_pipes_and_devices_beside_a_candidate_are_not_opened_for_its_switch(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n" + MLP
+    )
+    os.mkfifo(tmp_path / "pipe.py")
+    os.symlink("/dev/zero", tmp_path / "zero.py")
+    command = [sys.executable, "-m", "fusionkit", "scan", str(tmp_path), "--json", "--no-cache"]
+    told = subprocess.run(command, capture_output=True, timeout=120, check=True).stdout
+    assert [item["replacement"]["refused"] for item in json.loads(told)["candidates"]] == [None]
 
 
 def test_a_name_that_is_not_unicode_is_told_and_stops_nothing(tmp_path):

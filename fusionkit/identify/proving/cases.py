@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fusionkit.identify.proving import rotary_tables
-from fusionkit.identify.proving.masks import MASKED_OPS, mask_parameters, masks_for
+from fusionkit.identify.proving.masks import MASKED_OPS, mask_parameters, masks_for, masks_of_either_kind
 from fusionkit.identify.proving.recipes import Maker
 from fusionkit.identify.proving.setting import Manner
 from fusionkit.identify.scan_file import Site
@@ -31,6 +31,7 @@ MANNERS: tuple[Manner, ...] = (
 )
 """How a rotation may be called; the first at which the original runs counts."""
 
+_CAUSAL = ("is_causal", "causal")
 _SECOND: dict[str, Maker] = {"encoder_hidden_states": lambda setting: setting.tensor("B L C")}
 
 
@@ -51,12 +52,21 @@ class Case:
     kind: str = ""
 
 
-def cases(site: Site, parameters: Mapping[str, object]) -> Iterator[Case]:
-    """The cases of a call with these parameters. Those that the original cannot run are left out by the caller."""
+def cases(site: Site, parameters: Mapping[str, object], *, either_mask: bool = False) -> Iterator[Case]:
+    """The cases of a call with these parameters. Those that the original cannot run are left out by the caller.
+
+    `either_mask`: the code hands its mask to a function that takes boolean and float ones.
+    """
     yield Case("plain")
     if site.op in MASKED_OPS:
+        yield from (Case("causal", {name: lambda _: True}) for name in _CAUSAL if name in parameters)
+        two = "encoder_hidden_states" in parameters
         for name in mask_parameters(parameters):
-            for mask in masks_for(site.hazards, two_sequences="encoder_hidden_states" in parameters):
+            for mask in (
+                masks_of_either_kind(two_sequences=two)
+                if either_mask
+                else masks_for(site.hazards, two_sequences=two)
+            ):
                 yield Case(
                     mask.told,
                     {name: mask.made} | (_SECOND if mask.of_two else {}),

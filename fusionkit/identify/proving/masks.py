@@ -49,6 +49,13 @@ def mask_parameters(parameters: Mapping[str, object]) -> list[str]:
     return [name for name in parameters if name.endswith("mask") and name not in _OTHER]
 
 
+def masks_of_either_kind(*, two_sequences: bool) -> Iterator[Mask]:
+    """Of each shape a boolean mask of which True keeps and a float one: what scaled_dot_product_attention takes."""
+    for told, dropped in (_SHAPES | (_OF_TWO if two_sequences else {})).items():
+        yield Mask(f"boolean {told}", "either", _then(torch.logical_not, dropped))
+        yield Mask(f"additive {told}", "either", _then(_added, dropped))
+
+
 def masks_for(hazards: tuple[str, ...], *, two_sequences: bool = False) -> Iterator[Mask]:
     """Those of the kinds that code with these hazards takes; of every kind where none of them tells it.
 

@@ -21,11 +21,12 @@ from fusionkit.identify.proving.recipes import Maker, call_maker
 from fusionkit.identify.proving.setting import Setting
 from fusionkit.identify.proving.sizes import SIZES, WANTED, Sizes
 from fusionkit.identify.scan_file import Site
-from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.source.files import SourceFile, source_lines
 
 _GIVEN_ANYWAY = ("scaling", "position_embeddings")
 
-_MASKS = 3  # masks for each parameter: so many shapes and patterns are enough
+_MASKS = 4  # masks for each parameter: so many kinds, shapes and patterns are enough
+_TAKE_EITHER = ("scaled_dot_product_attention(", "dispatch_attention_fn(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _at_size(
         return
     kinds: dict[str, str] = {}
     masked: Counter[str] = Counter()
-    for case in cases(site, original.parameters):
+    for case in cases(site, original.parameters, either_mask=_hands_on(site, source)):
         if case.masked and (kinds.get(case.masked, case.kind) != case.kind or masked[case.masked] == _MASKS):
             continue
         way = _first_way(start, original, case, refusals)
@@ -104,6 +105,12 @@ def _at_size(
             arguments = _try(setting, original, case, refusals)
             if arguments is not None:
                 yield Planned(setting, original, case, arguments)
+
+
+def _hands_on(site: Site, source: SourceFile) -> bool:
+    """Whether the attention is a call of a function that takes boolean and float masks."""
+    lines = source_lines(source.text)
+    return any(word in lines[line - 1] for line in site.places if line <= len(lines) for word in _TAKE_EITHER)
 
 
 def _first_way(start: Setting, original: Built, case: Case, refusals: list[str]) -> Setting | None:

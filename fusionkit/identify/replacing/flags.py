@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from fusionkit.identify.reading import LARGEST_BYTES
 from fusionkit.identify.source.project import imported_file
 
 _SPEAKS = re.compile(r"(^|_)(npu|fused|fusion)(_|$)", re.IGNORECASE)
@@ -39,6 +40,8 @@ def is_switch(name: str) -> bool:
 def speaks(path: Path) -> bool:
     """Whether a file says a word of fused or NPU code at all: most do not, and need not be parsed."""
     try:
+        if not path.is_file() or path.stat().st_size > LARGEST_BYTES:  # a pipe or a device has no end
+            return False
         return bool(_WORD.search(path.read_bytes()))
     except OSError:
         return False

@@ -13,7 +13,7 @@ from fusionkit.identify.source.values import CASTS, Value, peel, sides
 
 _PASSED = CASTS | {"dropout"}
 _SPLITS = ("chunk", "split", "tensor_split", "split_with_sizes")
-_JOINED = (
+JOINED = (
     "the cat copies both factors: with the weights of their two projections stacked into one at load time, one product"
     " gives them joined and the cat goes"
 )
@@ -204,7 +204,7 @@ def _of_parts(place: Place, gate: _Gate) -> Change:
     cat = call(place.in_function("cat"), f"({activated}, {place.text(factors[1 - gate.side])})", "dim=-1")
     texts |= place.put(node, _call(place, gate, cat, "dim=-1", first=True))
     return Change(
-        texts, (act,), conditions=gate.told.conditions, notes=(*gate.told.notes, _SAME_SHAPE, _JOINED)
+        texts, (act,), conditions=gate.told.conditions, notes=(*gate.told.notes, _SAME_SHAPE, JOINED)
     )
 
 

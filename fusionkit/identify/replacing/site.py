@@ -37,13 +37,12 @@ def replace_site(file: SourceFile, site: Site, root: Path | None = None) -> Repl
         return Refused(str(error))
 
 
-def refusal(file: SourceFile, site: Site) -> str:
-    """Why no replacement can be written for a site, "" where one can: told without the whole text and its diff."""
+def outlined(file: SourceFile, site: Site) -> tuple[str, ...] | Refused:
+    """The notes of the replacement that can be written for a site, without writing the whole text and its diff."""
     try:
-        _gathered(file, site, lambda _, __: Switch("torch_npu is not None"))
+        return tuple(_gathered(file, site, lambda _, __: Switch("torch_npu is not None")).notes)
     except Unfit as error:
-        return str(error)
-    return ""
+        return Refused(str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from proved_texts import guarded, prove_texts
 
-from fusionkit.identify.proving.masks import LEFT_PADDED, masks_for
+from fusionkit.identify.proving.masks import LEFT_PADDED, masks_for, masks_of_either_kind
 from fusionkit.identify.proving.setting import Setting
 from fusionkit.identify.proving.sizes import SIZES
 from fusionkit.verdict import Verdict
@@ -38,10 +38,13 @@ if attn_mask is not None:
     mask = mask.expand(query.shape[0], 1, query.shape[2], key.shape[2]).contiguous()
 return torch_npu.npu_fusion_attention(query, key, value, query.shape[1], "BNSD", atten_mask=mask, scale=0.3)[0]
 """
+START_OF_MASK = """mask = torch.ones((2048, 2048), dtype=torch.bool).triu(1) if is_causal else None
+"""
 NEGATED = "    if attn_mask is not None:\n        attn_mask = ~attn_mask\n"
+EITHER = "(~attn_mask if attn_mask.dtype == torch.bool else attn_mask < 0)"
 # text -> what the op has to drop
 KINDS = {
-    "sdpa, True keeps": (SDPA.format("", "attn_mask"), "~attn_mask"),
+    "sdpa, True keeps": (SDPA.format("", "attn_mask"), EITHER),
     "sdpa, inverted before": (SDPA.format(NEGATED, "attn_mask"), "attn_mask"),
     "masked_fill, True drops": (
         WRITTEN_OUT.format('scores.masked_fill(attn_mask, float("-inf"))'),
@@ -64,7 +67,12 @@ KINDS = {
 
 
 def inverse(mask: str) -> str:
-    return {"~attn_mask": "attn_mask", "attn_mask": "~attn_mask", "attn_mask == 0": "attn_mask != 0"}[mask]
+    return {
+        EITHER: EITHER.replace("~", ""),
+        "~attn_mask": "attn_mask",
+        "attn_mask": "~attn_mask",
+        "attn_mask == 0": "attn_mask != 0",
+    }[mask]
 
 
 def fused(text: str, mask: str) -> str:
@@ -83,6 +91,27 @@ def test_the_right_polarity_passes_and_the_inverted_one_fails(kind, tmp_path):
     assert wrong.verdict is Verdict.FAIL, wrong.reason
 
 
+CAUSAL = SDPA.format("", "attn_mask").replace("attn_mask=None)", "attn_mask=None, is_causal=False)")
+MODE = FUSED.replace("scale=0.3)", "scale=0.3, sparse_mode=2 if is_causal else 0)").replace(
+    "mask = None\n", START_OF_MASK
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("attn_mask < 0", "attn_mask >= 0"), ("sparse_mode=2 if is_causal", "sparse_mode=2 if False")],
+)
+def test_float_masks_and_causal_calls_are_tried_where_the_code_takes_them(right, wrong, tmp_path):
+    text = CAUSAL.replace("attn_mask=attn_mask", "attn_mask=attn_mask, is_causal=is_causal")
+    made = guarded(text, text.partition("is_causal=False):\n")[2], MODE.format(EITHER))
+    assert right in made
+    good, bad = prove_texts(
+        tmp_path, text, "npu_fusion_attention", made, made.replace(right, wrong), dtypes=("float32",)
+    )
+    assert good.verdict is Verdict.PASS, good.reason
+    assert bad.verdict is Verdict.FAIL, bad.reason
+
+
 def test_a_mask_that_no_run_could_give_is_told(tmp_path):
     odd = WRITTEN_OUT.format("scores.masked_fill(attn_mask.rows(), -1e9)")
     (proof,) = prove_texts(
@@ -96,10 +125,11 @@ def test_a_mask_that_no_run_could_give_is_told(tmp_path):
 @pytest.mark.parametrize(("batch", "length"), [(2, 7), (1, 5), (2, 16)])
 def test_no_mask_drops_or_keeps_a_whole_row(hazards, batch, length):
     setting = Setting(None, None, None, SIZES[0], batch, length, torch.Generator())
-    told = [mask for mask in masks_for(hazards) if mask.told != LEFT_PADDED]
+    told = [mask for mask in masks_for(hazards, two_sequences=True) if mask.told != LEFT_PADDED]
+    told += masks_of_either_kind(two_sequences=True)
     assert told
     for mask in told:
         made = mask.made(setting)
-        low = made < 0 if mask.kind == "additive" else made == 0
+        low = made < 0 if mask.told.startswith("additive") else made == 0
         assert bool(low.any(-1).all()), mask.told
         assert bool((~low).any(-1).all()), mask.told

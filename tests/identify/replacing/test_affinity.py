@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fusionkit.identify.replacing import Refused, refusal, replace_site
+from fusionkit.identify.replacing import Refused, outlined, replace_site
 from fusionkit.identify.scan_file import Site, sites_of_file
 from fusionkit.identify.source.files import SourceFile
 
@@ -77,4 +77,4 @@ def test_what_cannot_be_asked_is_refused(index, value, reason, tmp_path):
 def test_a_refusal_is_the_same_without_the_text(index, value, tmp_path):
     file, site = masked(tmp_path, index, value)
     written = replace_site(file, site)
-    assert refusal(file, site) == (written.reason if isinstance(written, Refused) else "")
+    assert outlined(file, site) == (written if isinstance(written, Refused) else written.notes)

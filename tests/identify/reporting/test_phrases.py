@@ -16,7 +16,7 @@ from fusionkit.identify.reading import read_source
 from fusionkit.identify.report import materials_of, render
 from fusionkit.identify.reporting.materials import Rewrite
 from fusionkit.identify.reporting.phrases import PHRASES, has_row, in_chinese, in_words
-from fusionkit.identify.written import deferred_by_hand
+from fusionkit.identify.written import OF_TWO_TENSORS, deferred_by_hand
 from fusionkit.verdict import Verdict
 
 IDENTIFY = Path(fusionkit.identify.__file__).parent
@@ -36,6 +36,8 @@ SHOWN_ELSEWHERE = {  # not by a report: errors of a caller, words of a judgement
     "the proof refuses the replacement: 7",
     "pays in training: forward alone, 7 move 7 times the bytes of the original",
     "as written it saves nothing: 7 move 7 times the bytes of the original",
+    "as written it saves no op call 7: the scores are computed all the same",
+    OF_TWO_TENSORS[0],
     "no replacement can be written for it: {why}",
 }
 
