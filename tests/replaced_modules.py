@@ -22,6 +22,13 @@ def replaced(name: str, symbol: str, op: str) -> Replacement:
     return result
 
 
+def of_text(text: str, folder: Path, op: str) -> Replacement | Refused:
+    """What is written for the one site of an op in a text."""
+    file = SourceFile(folder / "model.py", text)
+    (site,) = [site for site in sites_of_file(file) if site.op == op]
+    return replace_site(file, site)
+
+
 def site_of(file: SourceFile, symbol: str, op: str) -> Site:
     return next(site for site in sites_of_file(file) if (site.symbol, site.op) == (symbol, op))
 

@@ -87,10 +87,8 @@ def _scan(arguments: argparse.Namespace) -> int:
         report, profile = _profiled(report, arguments.profile)
     if arguments.prove:
         report = _proved(report, arguments.time_limit)
-    if arguments.out is not None:
-        _write(report, profile, arguments)
-    if arguments.json or arguments.diffs is not None:
-        report = _with_replacements(report, arguments)
+    if arguments.out is not None or arguments.json or arguments.diffs is not None:
+        report = _with_replacements(report, profile, arguments)
     if arguments.json:
         write_result(report.to_dict())
     else:
@@ -120,20 +118,22 @@ def _profiled(report: ScanReport, path: Path) -> tuple[ScanReport, ProfileFindin
     return with_profile(report, found), found
 
 
-def _write(report: ScanReport, profile: ProfileFindings | None, arguments: argparse.Namespace) -> None:
+def _with_replacements(
+    report: ScanReport, profile: ProfileFindings | None, arguments: argparse.Namespace
+) -> ScanReport:
+    """The scan with its replacements, which the report and the diffs are made of as well."""
+    from fusionkit.identify.replacements import replacements, with_diffs, write_diffs
     from fusionkit.identify.report import report_text
     from fusionkit.store import write_text
 
-    step("writing the report")
-    text = report_text(report, lang=arguments.lang, wheel=arguments.wheel, profile=profile)
-    write_text(arguments.out, text)
-
-
-def _with_replacements(report: ScanReport, arguments: argparse.Namespace) -> ScanReport:
-    from fusionkit.identify.replacements import replacements, with_diffs, write_diffs
-
     step("writing the replacements")
     written = replacements(report, processes=arguments.processes, tell=step)
+    if arguments.out is not None:
+        step("writing the report")
+        text = report_text(
+            report, lang=arguments.lang, wheel=arguments.wheel, profile=profile, written=written
+        )
+        write_text(arguments.out, text)
     if arguments.diffs is not None:
         write_diffs(report, written, arguments.diffs)
     return with_diffs(report, written)

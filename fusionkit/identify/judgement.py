@@ -9,8 +9,8 @@ from fusionkit.identify.dispatch import Dispatch, dispatch_of
 from fusionkit.identify.head_sizes import head_sizes
 from fusionkit.identify.ops import HAZARDS, fused_op
 from fusionkit.identify.rulings import AGAINST, FOR, GELU_CALL, HEAD_SIZES, SDPA_CALL, Recommend, Ruling
-from fusionkit.identify.scan_file import Site
-from fusionkit.identify.source.files import SourceFile, source_lines
+from fusionkit.identify.scan_file import Site, place_lines
+from fusionkit.identify.source.files import SourceFile
 
 _SEVERITY: tuple[Recommend, ...] = ("no", "defer", "yes")
 _LOWEST = 3
@@ -74,8 +74,7 @@ def _applies(row: Ruling, site: Site) -> bool:
 
 def _calls(site: Site, file: SourceFile, word: str) -> bool:
     """Whether every place is a call or construction of what has `word` in its name, and none is written out."""
-    lines = source_lines(file.text)
-    return all(word in lines[line - 1].lower() for line in site.places if line <= len(lines))
+    return all(word in line.lower() for line in place_lines(site, file))
 
 
 def _priority(of_op: int, recommend: Recommend) -> int:

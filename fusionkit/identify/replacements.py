@@ -15,6 +15,7 @@ from fusionkit.identify.replacing import Refused, Replacement, replace_site
 from fusionkit.identify.scan_file import Site
 from fusionkit.identify.scan_pool import pool, quietly
 from fusionkit.identify.source.files import SourceFile
+from fusionkit.identify.written import INHERITED
 from fusionkit.store import write_bytes
 
 _FEW = 24  # files whose replacements are written in this process
@@ -62,8 +63,7 @@ def replacements(
         if item.id in found:
             continue
         if item.inherited_from:
-            told = f"the code is inherited: replace it in {item.inherited_from}, where it is written"
-            found[item.id] = Written(refused=told)
+            found[item.id] = Written(refused=INHERITED[0].format(base=item.inherited_from))
         else:
             asked.setdefault(item.file, []).append(item)
     files: list[Asked] = [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
 from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.profiled.findings import ProfileFindings
-from fusionkit.identify.replacements import replacements
+from fusionkit.identify.replacements import Written, replacements
 from fusionkit.identify.reporting.candidate_section import candidate_section
 from fusionkit.identify.reporting.checklist import checklist, checklist_lines
 from fusionkit.identify.reporting.fences import fenced, one_line, span
@@ -29,13 +29,15 @@ def report_text(
     lang: str = "zh",
     wheel: Path | None = None,
     profile: ProfileFindings | None = None,
+    written: Mapping[str, Written] | None = None,
 ) -> str:
     """The report of a scan, replacements included. Raises MisuseError for a language other than zh and en.
 
-    `wheel`: the torch_npu that the API is looked up in, one that is at hand where none is given.
+    `wheel`: the torch_npu that the API is looked up in, one that is at hand where none is given. `written`: the
+    replacements of this scan, where they stand already.
     """
     chosen = language(lang)
-    materials = materials_of(scan, wheel=wheel, profile=profile)
+    materials = materials_of(scan, wheel=wheel, profile=profile, written=written)
     return render(materials, lang=chosen, changed=changed_files(materials))
 
 
@@ -44,13 +46,13 @@ def materials_of(
     *,
     wheel: Path | None = None,
     profile: ProfileFindings | None = None,
+    written: Mapping[str, Written] | None = None,
 ) -> Materials:
-    """All that the report of a scan is made of, replacements included."""
-
-    written = replacements(scan)
+    """All that the report of a scan is made of. `written`: its replacements, where they stand already."""
+    told = replacements(scan) if written is None else written
 
     def rewrite(candidate: Candidate) -> Rewrite:
-        found = written[candidate.id]
+        found = told[candidate.id]
         return Rewrite(found.diff, found.condition, found.notes, found.refused)
 
     return gather_materials(scan, wheel=wheel, profile=profile, rewrite=rewrite)

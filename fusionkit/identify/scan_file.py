@@ -12,7 +12,7 @@ from fusionkit.identify.reading import UnreadableError
 from fusionkit.identify.rules.table import CONTAINED, RULES
 from fusionkit.identify.rules.unit import Unit
 from fusionkit.identify.source.evaluate import FunctionNode
-from fusionkit.identify.source.files import SourceClass, SourceFile
+from fusionkit.identify.source.files import SourceClass, SourceFile, source_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,12 @@ def units_of(file: SourceFile) -> Iterator[Unit]:
     for cls in file.every_class:
         for method in cls.methods.values():
             yield Unit(file, method, cls)
+
+
+def place_lines(site: Site, file: SourceFile) -> list[str]:
+    """The source lines at which the places of a site stand."""
+    lines = source_lines(file.text)
+    return [lines[line - 1] for line in site.places if line <= len(lines)]
 
 
 def symbol_node(unit: Unit) -> ast.ClassDef | FunctionNode:

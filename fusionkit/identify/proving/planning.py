@@ -20,8 +20,8 @@ from fusionkit.identify.proving.guesses import AMBIGUOUS, call_guesses
 from fusionkit.identify.proving.recipes import Maker, call_maker
 from fusionkit.identify.proving.setting import Setting
 from fusionkit.identify.proving.sizes import SIZES, WANTED, Sizes
-from fusionkit.identify.scan_file import Site
-from fusionkit.identify.source.files import SourceFile, source_lines
+from fusionkit.identify.scan_file import Site, place_lines
+from fusionkit.identify.source.files import SourceFile
 
 _GIVEN_ANYWAY = ("scaling", "position_embeddings")
 
@@ -109,8 +109,7 @@ def _at_size(
 
 def _hands_on(site: Site, source: SourceFile) -> bool:
     """Whether the attention is a call of a function that takes boolean and float masks."""
-    lines = source_lines(source.text)
-    return any(word in lines[line - 1] for line in site.places if line <= len(lines) for word in _TAKE_EITHER)
+    return any(word in line for line in place_lines(site, source) for word in _TAKE_EITHER)
 
 
 def _first_way(start: Setting, original: Built, case: Case, refusals: list[str]) -> Setting | None:

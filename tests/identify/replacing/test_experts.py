@@ -7,12 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from replaced_modules import Recording
+from replaced_modules import Recording, of_text
 
-from fusionkit.identify.replacing import Refused, Replacement, replace_site
-from fusionkit.identify.scan_file import sites_of_file
-from fusionkit.identify.source.files import SourceFile
-from fusionkit.npu.target import use_target
+from fusionkit.identify.replacing import Refused, Replacement
 
 STACKED = """import torch
 from torch import nn
@@ -69,19 +66,8 @@ class MoE(nn.Module):
 """
 
 
-@pytest.fixture(scope="module")
-def facade():
-    use_target("cpu")
-    from fusionkit.npu import torch_npu
-
-    return torch_npu
-
-
 def result(text: str, tmp_path: Path) -> Replacement | Refused:
-    file = SourceFile(tmp_path / "model.py", text)
-    found = [replace_site(file, site) for site in sites_of_file(file) if site.op == "npu_grouped_matmul"]
-    assert len(found) == 1
-    return found[0]
+    return of_text(text, tmp_path, "npu_grouped_matmul")
 
 
 @pytest.mark.parametrize("found", [FILLED["found"], "token, slot = torch.where(e == chosen)"])

@@ -9,12 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from replaced_modules import Recording
+from replaced_modules import Recording, of_text
 
-from fusionkit.identify.replacing import Refused, Replacement, replace_site
-from fusionkit.identify.scan_file import sites_of_file
-from fusionkit.identify.source.files import SourceFile
-from fusionkit.npu.target import use_target
+from fusionkit.identify.replacing import Refused, Replacement
 
 HEAD = "import torch\nimport torch.nn.functional as F\nLOW = -1e9\nODD = 3.0\n"
 CALLED = HEAD + "def f(q, k, v, mask, other=None):\n    return F.scaled_dot_product_attention(q, k, v, {})\n"
@@ -24,18 +21,8 @@ WRITTEN = (
 )
 
 
-@pytest.fixture(scope="module")
-def facade() -> ModuleType:
-    use_target("cpu")
-    from fusionkit.npu import torch_npu
-
-    return torch_npu
-
-
 def result(text: str, tmp_path: Path) -> Replacement | Refused:
-    file = SourceFile(tmp_path / "model.py", text)
-    (site,) = [site for site in sites_of_file(file) if site.op == "npu_fusion_attention"]
-    return replace_site(file, site)
+    return of_text(text, tmp_path, "npu_fusion_attention")
 
 
 def both(text: str, tmp_path: Path, facade: ModuleType) -> tuple[object, object, Replacement]:

@@ -12,7 +12,6 @@ from replaced_modules import replaced, site_of, twin
 
 from fusionkit.identify.replacing import Refused, replace_site
 from fusionkit.identify.source.files import SourceFile
-from fusionkit.npu.target import use_target
 
 LLAMA = "transformers.models.llama.modeling_llama"
 COHERE = "transformers.models.cohere.modeling_cohere"
@@ -22,14 +21,6 @@ MOE = "transformers.models.qwen3_moe.modeling_qwen3_moe"
 OSS = "transformers.models.gpt_oss.modeling_gpt_oss"
 DTYPES = (torch.float32, torch.bfloat16)
 STEP = {torch.float32: 2e-5, torch.bfloat16: 0.04}
-
-
-@pytest.fixture(scope="module")
-def facade():
-    use_target("cpu")
-    from fusionkit.npu import torch_npu
-
-    return torch_npu
 
 
 def both(

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from replaced_modules import Recording
+from replaced_modules import Recording, of_text
 
-from fusionkit.identify.replacing import Refused, Replacement, replace_site
-from fusionkit.identify.scan_file import sites_of_file
-from fusionkit.identify.source.files import SourceFile
-from fusionkit.npu.target import use_target
+from fusionkit.identify.replacing import Refused, Replacement
 
 WAN = """import torch
 
@@ -27,18 +24,8 @@ def rotate(x, freqs_cos, freqs_sin):
 """
 
 
-@pytest.fixture(scope="module")
-def facade():
-    use_target("cpu")
-    from fusionkit.npu import torch_npu
-
-    return torch_npu
-
-
 def result(text: str, tmp_path: Path) -> Replacement | Refused:
-    file = SourceFile(tmp_path / "model.py", text)
-    (site,) = [site for site in sites_of_file(file) if site.op == "npu_rotary_mul"]
-    return replace_site(file, site)
+    return of_text(text, tmp_path, "npu_rotary_mul")
 
 
 @pytest.mark.parametrize(("dtype", "step"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
