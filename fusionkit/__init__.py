@@ -6,9 +6,16 @@ The public names load on first use, so that `import fusionkit` imports neither t
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
+
+# Where torch is imported after this, it does not load an installed torch_npu by itself: whether torch_npu is loaded is
+# the target's to decide, and without CANN `import torch` would fail. Who sets the variable, decides.
+if "torch" not in sys.modules:
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 _PUBLIC = {
     "use_target": "fusionkit.npu.target",

@@ -31,6 +31,7 @@ from fusionkit.commands import (
 )
 from fusionkit.commands.command import Command
 from fusionkit.errors import FusionKitError, RunBrokenError
+from fusionkit.processes import disable_backend_autoload
 from fusionkit.visible import visible
 
 COMMANDS: tuple[Command, ...] = (
@@ -87,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     arguments = make_parser().parse_args(words)
     arguments.argv = words
+    disable_backend_autoload()
     code = 0
     try:
         code = int(arguments.execute(arguments))

@@ -12,6 +12,8 @@ from typing import Any, cast
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
+from fusionkit.processes import BACKEND_AUTOLOAD
+
 KERNEL_NAME = "python3"
 KERNEL_LOG = "kernel.log"
 _LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, unix(7)), 103 on macOS
@@ -44,7 +46,11 @@ def kernel_manager_class(
             )
 
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
-            environment = {**(options.pop("env", None) or os.environ), "IPYTHONDIR": str(scratch / "ipython")}
+            environment = {
+                **(options.pop("env", None) or os.environ),
+                BACKEND_AUTOLOAD: "0",
+                "IPYTHONDIR": str(scratch / "ipython"),
+            }
             with (scratch / KERNEL_LOG).open("wb") as log:
                 streams = {"stdout": log, "stderr": log}
                 await super()._async_launch_kernel(kernel_cmd, **{**options, **streams, "env": environment})

@@ -21,6 +21,7 @@ from fusionkit.errors import FusionKitError, MisuseError, RunBrokenError
 from fusionkit.execution.kernel import KERNEL_LOG, KERNEL_NAME, kernel_manager_class
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.watchdog import Watchdog
+from fusionkit.processes import ending
 from fusionkit.store import write_text
 
 OnCell = Callable[[int, int], None]
@@ -130,10 +131,8 @@ def _explained(error: Exception, state: ExecutedNotebook, breach: str | None) ->
 
 
 def _death(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
     memory = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
-    return f"{signal.Signals(-code).name}{memory}"
+    return f"{ending(code)}{memory}"
 
 
 def _first_line(text: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fusionkit.errors import FusionKitError
-from fusionkit.npu.dry.cache import is_set_up, soc_name
+from fusionkit.npu.dry.cache import NAMED_WHEEL, is_set_up, soc_name
+from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.target import TARGETS, Tell, use_target
+from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu
+from fusionkit.processes import ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +37,42 @@ def try_target(name: str, tell: Tell = lambda _: None) -> TargetState:
 
     Raises MisuseError for an unknown target.
     """
+    installed = installed_torch_npu()
     try:
         facade = use_target(name, tell=tell)
     except FusionKitError as error:
         if name not in TARGETS:
             raise
         return TargetState(name, False, str(error))
-    version = getattr(facade, "__version__", "") if name != "cpu" else ""
-    told = {
-        "cpu": f"torch {torch.__version__}, npu:: ops as CPU reference kernels",
-        "npu-dry": f"torch_npu {version} as {soc_name()} on a stand-in for CANN: graphs, no numbers",
-        "npu": f"torch_npu {version}",
-    }
-    return TargetState(name, True, told[name])
+    return TargetState(name, True, _rests_on(name, facade, installed))
+
+
+def _rests_on(name: str, facade: TorchNpu, installed: InstalledTorchNpu | None) -> str:
+    if name == "cpu":
+        return f"{_torch_build()}, npu:: ops as CPU reference kernels"
+    if name == "npu":
+        return f"torch_npu {facade.__version__}, {_torch_build()}"
+    return (
+        f"torch_npu {facade.__version__} ({_origin(facade, installed)}) as {soc_name()} on a stand-in for CANN, {_torch_build()}:"
+        " graphs, no numbers"
+    )
+
+
+def _torch_build() -> str:
+    """torch's version and what it was built for."""
+    builds = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip, "XPU": torch.version.xpu}
+    built_for = next((f"{name} {version} build" for name, version in builds.items() if version), "CPU build")
+    return f"torch {torch.__version__} ({built_for})"
+
+
+def _origin(facade: TorchNpu, installed: InstalledTorchNpu | None) -> str:
+    """Where the torch_npu that was started comes from, and why not the installed one."""
+    if installed is not None and Path(facade.__file__).resolve().is_relative_to(installed.root):
+        return "installed"
+    wheel = f"the wheel in {NAMED_WHEEL}" if os.environ.get(NAMED_WHEEL) else "cached wheel"
+    if installed is None or fits(torch.__version__, installed.version):
+        return wheel
+    return f"{wheel}; the installed {installed.version or 'torch_npu'} does not fit torch {torch.__version__}"
 
 
 def target_states() -> list[TargetState]:
@@ -54,7 +81,7 @@ def target_states() -> list[TargetState]:
 
 
 def _state(name: str) -> TargetState:
-    if name == "npu" and importlib.util.find_spec("torch_npu") is None:
+    if name == "npu" and installed_torch_npu() is None:
         return TargetState(
             name, False, "torch_npu is not installed; on a machine with an NPU, install CANN and it"
         )
@@ -66,5 +93,7 @@ def _state(name: str) -> TargetState:
         )
     command = [sys.executable, "-m", "fusionkit.cli", "doctor", "--target", name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode < 0:
+        return TargetState(name, False, f"trying it ended with {ending(done.returncode)}")
     said = (done.stdout.strip() or done.stderr.strip() or "no answer").splitlines()[-1]
     return TargetState(name, done.returncode == 0, said.partition(": ")[2] or said)

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.activation import refuse_late_activation
-from fusionkit.npu.dry.cache import STANDINS, cache_root
+from fusionkit.npu.dry.cache_folder import STANDINS, cache_root
+from fusionkit.npu.order import refuse_late_activation
+from fusionkit.npu.versions import installed_torch_npu, refuse_unfit_pair
 
 
 def import_torch_npu() -> types.ModuleType:
@@ -27,6 +28,7 @@ def import_torch_npu() -> types.ModuleType:
             "target npu: the stand-in of npu-dry is loaded in this process; start a new process"
         )
     refuse_late_activation("npu", torch_npu_may_be_there=True)
+    refuse_unfit_pair("npu", torch.__version__, installed_torch_npu())
     try:
         module = importlib.import_module("torch_npu")
         available = bool(_device_module().is_available())

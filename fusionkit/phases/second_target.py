@@ -16,6 +16,7 @@ from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import match_capture
 from fusionkit.phases.study import Study
+from fusionkit.processes import ending
 from fusionkit.verdict import Verdict
 
 
@@ -94,7 +95,11 @@ def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.splitlines() if line.startswith("fusionkit: ")]
-    return lines[-1].removeprefix("fusionkit: ") if lines else f"the capture ended with {done.returncode}"
+    return (
+        lines[-1].removeprefix("fusionkit: ")
+        if lines
+        else f"the capture ended with {ending(done.returncode)}"
+    )
 
 
 def graph_gate(second: SecondTarget, comparison: GraphComparison | None) -> Gate:

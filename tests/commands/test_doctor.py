@@ -152,10 +152,12 @@ def test_without_a_target_there_is_a_line_for_each_and_one_for_the_cache() -> No
     assert (done.returncode, done.stderr) == (0, "")
     if " not available: " in lines[1]:
         unavailable(lines[1].partition(": ")[2])
-    assert lines[0] == f"cpu       available: torch {torch.__version__}, npu:: ops as CPU reference kernels"
+    build = "CPU build" if torch.version.cuda is None else f"CUDA {torch.version.cuda} build"
+    torch_build = f"torch {torch.__version__} ({build})"
+    assert lines[0] == f"cpu       available: {torch_build}, npu:: ops as CPU reference kernels"
     assert re.fullmatch(
-        rf"npu-dry   available: torch_npu {re.escape(RELEASE)}\S* as Ascend\w+ on a stand-in for CANN:"
-        " graphs, no numbers",
+        rf"npu-dry   available: torch_npu {re.escape(RELEASE)}\S* \((installed|cached wheel)\) as Ascend\w+ on a stand-in"
+        rf" for CANN, {re.escape(torch_build)}: graphs, no numbers",
         lines[1],
     )
     assert lines[2].startswith("npu       ")
@@ -191,7 +193,7 @@ class TestWithoutAProcess:
         ]
         assert states["cpu"] == TargetState("cpu", True, "torch: all")
         assert states["npu-dry"].available is False
-        assert states["npu-dry"].what == "core dumped"
+        assert states["npu-dry"].what == "trying it ended with SIGABRT"
         assert states["npu"] == TargetState(
             "npu", False, "torch_npu is not installed; on a machine with an NPU, install CANN and it"
         )

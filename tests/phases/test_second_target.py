@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import subprocess
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_a_target_that_is_not_there_is_inconclusive_with_doctors_reason(study, t
     second = capture_on(elsewhere(study, tmp_path), "npu-dry")
     assert second_hits_gate(second, None).verdict is Verdict.INCONCLUSIVE
     assert found.write().verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_capture_that_a_signal_ends_names_it(study, tmp_path, monkeypatch):
+    def run(command, **_options):
+        return subprocess.CompletedProcess(command, -6, "", "terminate called\n")
+
+    monkeypatch.setattr("fusionkit.phases.second_target.subprocess.run", run)
+    second = capture_on(elsewhere(study, tmp_path), "npu-dry")
+    assert (second.capture, second.reason) == (None, "the capture ended with SIGABRT")
 
 
 def test_phase_1_compares_the_graphs(study):

@@ -14,6 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
+from fusionkit.processes import disable_backend_autoload
+
 _SET_PDEATHSIG = 1  # linux/prctl.h
 _SET_CHILD_SUBREAPER = 36
 
@@ -21,6 +23,7 @@ _SET_CHILD_SUBREAPER = 36
 def main(folder: Path) -> int:
     """Run the worker in a child; its exit code, once nothing that descends from this process is left."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
+    disable_backend_autoload()
     supervisor = os.getpid()
     worker = os.fork()
     if not worker:

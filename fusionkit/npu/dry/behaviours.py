@@ -16,6 +16,13 @@ from dataclasses import dataclass
 REFUSED = 200001
 OUT_OF_MEMORY = 207001  # ACL_ERROR_RT_MEMORY_ALLOCATION
 
+# Symbols of torch itself that torch_npu has to take from the stand-in. libtorch_npu registers the keys of its allocator's
+# configuration when it is loaded; a CUDA build of torch has registered keys of the same names by then, and torch ends
+# the process for a key that stands twice. On the stand-in, whose allocator is configured by nobody, torch_npu's keys
+# get a set of their own.
+CONFIGURATION_KEYS = "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig14getMutableKeysB5cxx11Ev"
+INTERPOSED = frozenset({CONFIGURATION_KEYS})
+
 # torch_npu appends this to the error of a call that failed.
 REFUSAL = "npu-dry computes nothing: it shows graphs, shapes and dtypes; use target cpu or npu for values"
 
@@ -135,6 +142,14 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "void *target, size_t room, const void *source, size_t size, int kind, void *stream",
         _COPY_IN,
         _COPY_WHY,
+    ),
+    # an empty std::unordered_set<std::string> as libstdc++ lays it out (bits/hashtable.h, _Hashtable)
+    CONFIGURATION_KEYS: Behaviour(
+        "void *",
+        "void",
+        "static struct { void **buckets; size_t bucket_count; void *first; size_t elements; float max_load;"
+        " size_t next_resize; void *single_bucket; } keys = {&keys.single_bucket, 1, 0, 0, 1.0f, 0, 0}; return &keys;",
+        "the keys of a configuration that is never read",
     ),
     # functions that hand back a pointer fail by handing back none
     **{

@@ -35,9 +35,11 @@ from fusionkit.npu.dry.wheel import (
     is_whole,
     unpack,
 )
+from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu, refuse_untried_torch
 from fusionkit.store import sha256_file
 
 DEFAULT_SOC = "Ascend910B1"
+NAMED_WHEEL = "FUSIONKIT_TORCH_NPU_WHEEL"
 
 # The modules of this package that decide what a compiled stand-in is.
 _MAKERS = ("behaviours", "elf", "standin", "symbols")
@@ -47,7 +49,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What activation needs: the folder for sys.path, the stand-in's libraries, the version and the SoC."""
+    """What activation needs: the folder for sys.path, the stand-in's libraries, torch_npu's version and the SoC."""
 
     package_root: Path
     libraries: tuple[Path, ...]
@@ -81,36 +83,52 @@ def clear_cache() -> None:
 
 
 def is_set_up() -> bool:
-    """Whether a wheel is there for `prepare`, named or cached, so that it fetches nothing."""
-    if os.environ.get("FUSIONKIT_TORCH_NPU_WHEEL"):
+    """Whether a torch_npu is there for `prepare`, named, installed or cached, so that it fetches nothing."""
+    if os.environ.get(NAMED_WHEEL) or _fitting_installed():
         return True
     return bool(fitting_wheels(cache_root() / WHEELS, torch.__version__))
 
 
 def prepare(tell: Tell = lambda _: None) -> Prepared:
-    """Have the wheel, its unpacked package and the compiled stand-in in the cache; `tell` hears the slow steps.
+    """Have torch_npu's files, and the stand-in compiled for them in the cache; `tell` hears the slow steps.
 
-    What is there and whole is used; a changed or half-made entry is made again. Raises MisuseError in one line
-    for the platform, the compiler, the wheel or the cache.
+    The files are those of the wheel that FUSIONKIT_TORCH_NPU_WHEEL names, else of the installed torch_npu where it is
+    built for this torch, else of a wheel in the cache. What is there and whole is used; a changed or half-made entry is
+    made again. Raises MisuseError in one line for the platform, the version of torch, the compiler, the wheel or the
+    cache.
     """
     check_platform()
+    refuse_untried_torch("npu-dry", torch.__version__)
     compiler()
     with _locked():
         root = cache_root()
         for leftover in root.glob("*/.making-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        wheel = _wheel(root / WHEELS, tell)
-        version = str(check_wheel(wheel, torch.__version__))
-        package_root = root / PACKAGES / _key(wheel.stem)
-        if not is_whole(package_root, wheel):
-            tell(f"unpacking {wheel.name}")
-            _make(package_root, lambda folder: unpack(wheel, folder))
+        package_root, version = _package(root, tell)
         libraries = _standin(root / STANDINS, package_root, version, tell)
     return Prepared(package_root, libraries, version, soc_name())
 
 
+def _package(root: Path, tell: Tell) -> tuple[Path, str]:
+    """The folder that holds torch_npu, and its version."""
+    installed = _fitting_installed()
+    if installed is not None and not os.environ.get(NAMED_WHEEL):
+        return installed.root, installed.version
+    wheel = _wheel(root / WHEELS, tell)
+    package_root = root / PACKAGES / _key(wheel.stem)
+    if not is_whole(package_root, wheel):
+        tell(f"unpacking {wheel.name}")
+        _make(package_root, lambda folder: unpack(wheel, folder))
+    return package_root, str(check_wheel(wheel, torch.__version__))
+
+
+def _fitting_installed() -> InstalledTorchNpu | None:
+    installed = installed_torch_npu()
+    return installed if installed and fits(torch.__version__, installed.version) else None
+
+
 def _wheel(folder: Path, tell: Tell) -> Path:
-    named = os.environ.get("FUSIONKIT_TORCH_NPU_WHEEL")
+    named = os.environ.get(NAMED_WHEEL)
     if named:
         path = Path(named).expanduser().absolute()
         check_wheel(path, torch.__version__)

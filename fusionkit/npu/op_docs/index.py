@@ -14,9 +14,10 @@ from fusionkit.errors import MisuseError, RunBrokenError
 from fusionkit.npu.dry.cache_folder import OP_DOCS, cache_root
 from fusionkit.npu.op_docs import docstrings, package, python_api, registrations, sections
 from fusionkit.npu.op_docs.docstrings import DOC_MODULES, DocText, read_docstrings
-from fusionkit.npu.op_docs.package import PACKAGE, PackageReader, open_package, package_digest
+from fusionkit.npu.op_docs.package import PackageReader, open_package, package_digest
 from fusionkit.npu.op_docs.python_api import PYTHON_PACKAGES, read_python_api
 from fusionkit.npu.op_docs.registrations import LIBRARIES, TABLES, ApiSchema, read_schemas
+from fusionkit.npu.versions import PACKAGE
 from fusionkit.store import read_json, sha256_bytes, sha256_file, write_json
 
 _VERSION_FILE = f"{PACKAGE}/version.py"

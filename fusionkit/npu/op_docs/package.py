@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
 import importlib.metadata
 import os
 import zipfile
@@ -15,9 +14,9 @@ from pathlib import Path
 from fusionkit.errors import MisuseError
 from fusionkit.npu.dry.cache_folder import WHEELS, cache_root
 from fusionkit.npu.dry.wheel import fitting_wheels
+from fusionkit.npu.versions import installed_torch_npu
 from fusionkit.store import sha256_bytes, sha256_file
 
-PACKAGE = "torch_npu"
 NAMED = "FUSIONKIT_TORCH_NPU_WHEEL"
 
 
@@ -33,14 +32,8 @@ def find_package(wheel: Path | None = None) -> Path | None:
         if not path.exists():
             raise MisuseError(f"{path}: no such wheel; {'--wheel' if wheel else NAMED} names it")
         return path
-    return _installed() or _cached()
-
-
-def _installed() -> Path | None:
-    spec = importlib.machinery.PathFinder.find_spec(PACKAGE)
-    if spec is None or not spec.has_location or spec.origin is None:
-        return None
-    return Path(spec.origin).resolve().parents[1]
+    installed = installed_torch_npu()
+    return installed.root if installed else _cached()
 
 
 def _cached() -> Path | None:

@@ -7,7 +7,8 @@ import inspect
 from dataclasses import dataclass
 
 from fusionkit.npu.op_docs.docstrings import parse_module, printable
-from fusionkit.npu.op_docs.package import PACKAGE, PackageReader
+from fusionkit.npu.op_docs.package import PackageReader
+from fusionkit.npu.versions import PACKAGE
 
 # Packages below torch_npu whose public names are API for models; the rest of it serves the runtime.
 PYTHON_PACKAGES: tuple[str, ...] = ("optim", "contrib")

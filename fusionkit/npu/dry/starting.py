@@ -1,0 +1,65 @@
+"""The start of torch_npu on the stand-in: its libraries are loaded, torch_npu is imported, the device is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from fusionkit.errors import MisuseError
+from fusionkit.npu.dry.cache import Prepared, Tell
+
+
+def start(prepared: Prepared, on_step: Tell = lambda _: None) -> types.ModuleType:
+    """Load the stand-in and import torch_npu on it; `on_step` hears what comes next. Returns the module.
+
+    Raises MisuseError where torch_npu does not start. A conflict between libraries ends the process instead.
+    """
+    for path in prepared.libraries:
+        on_step(f"loading {path.name}")
+        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+    os.environ.setdefault("TASK_QUEUE_ENABLE", "0")  # an error is told by the call that makes it
+    if str(prepared.package_root) not in sys.path:  # an installed torch_npu stays where it is
+        sys.path.insert(0, str(prepared.package_root))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            on_step("importing torch_npu")
+            module = importlib.import_module("torch_npu")
+            on_step("starting the device")
+            torch.npu.init()  # type: ignore[attr-defined]
+            torch.empty(1, device="npu")  # what warns at first use warns here
+    except (ImportError, RuntimeError, OSError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise MisuseError(
+            f"target npu-dry: torch_npu {prepared.version} as {prepared.soc_name} does not start on the stand-in"
+            f" ({said}); see the tried versions in references/targets.md"
+        ) from error
+    return module
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what libraries write to the standard streams inside the block, below Python as well, out of sight.
+
+    torch_npu warns there that CANN's folders and settings are missing, which is what this target is about.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open(os.devnull, "w") as nowhere:
+        kept = {number: os.dup(number) for number in (1, 2)}
+        try:
+            for number in kept:
+                os.dup2(nowhere.fileno(), number)
+            yield
+        finally:
+            for number, copy in kept.items():
+                os.dup2(copy, number)
+                os.close(copy)

@@ -1,0 +1,25 @@
+"""What the processes that the kit starts have in common: their environment, and how an end reads."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# `import torch` loads an installed torch_npu by itself unless this is 0. On a machine without CANN that fails, and
+# with CANN it comes before the target is chosen.
+BACKEND_AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+
+
+def disable_backend_autoload() -> None:
+    """Keep torch, which is not imported yet, from loading torch_npu in this process and in those that it starts."""
+    os.environ[BACKEND_AUTOLOAD] = "0"
+
+
+def ending(return_code: int) -> str:
+    """A return code of `subprocess` in words: "exit code 3", or the name of the signal, such as "SIGABRT"."""
+    if return_code >= 0:
+        return f"exit code {return_code}"
+    try:
+        return signal.Signals(-return_code).name
+    except ValueError:
+        return f"signal {-return_code}"
