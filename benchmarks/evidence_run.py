@@ -25,7 +25,7 @@ run_dir: str = "evidence/interactive"
 
 # %%
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.verdict import Verdict
 
 # %%

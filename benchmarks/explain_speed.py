@@ -27,7 +27,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.npu.target import use_target
 from fusionkit.subjects.build import build_subject, new_fake_mode
-from fusionkit.subjects.sites import expected_counts
+from fusionkit.subjects.site_counts import expected_counts
 from fusionkit.subjects.table import SUBJECTS
 
 LIMIT_S, LIMIT_GROWTH = 5.0, 2.3

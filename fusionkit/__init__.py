@@ -25,7 +25,7 @@ _PUBLIC = {
     "explain": "fusionkit.match.explanation.missing",
     "repair": "fusionkit.match.repairing.repair",
     "compare_outputs": "fusionkit.numeric.compare",
-    "load_profile": "fusionkit.profile.load",
+    "load_profile": "fusionkit.profile.profile_file",
     "diff_profiles": "fusionkit.profile.diff",
     "scan": "fusionkit.identify.scan",
     "verify_evidence": "fusionkit.evidence.verify",

@@ -18,7 +18,7 @@ from fusionkit.errors import FusionKitError, RunBrokenError
 from fusionkit.evidence.folder import check_folder, drop_previous, previous_dir, run_folder
 from fusionkit.evidence.html import notebook_html
 from fusionkit.evidence.manifest import NotebookRun, hash_outputs, now
-from fusionkit.evidence.records import phase_path
+from fusionkit.evidence.phase_records import phase_path
 from fusionkit.execution.ledger import Ledger, open_ledger
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.plan import Plan, Step, make_plan

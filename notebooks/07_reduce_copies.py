@@ -28,8 +28,8 @@ candidate_profile: str | None = None
 run_dir: str = "evidence/interactive"
 
 # %%
-from fusionkit.phases.copies import reduce_copies
 from fusionkit.phases.integrate import given_profiles
+from fusionkit.phases.reduce_copies import reduce_copies
 from fusionkit.phases.study import open_study
 from fusionkit.widgets import views
 

@@ -21,7 +21,7 @@ settings.load_profile("unhurried")
 
 LAST_CELL = """\
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.verdict import Verdict
 write_phase(
     run_dir,

@@ -14,7 +14,7 @@ from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import load_subject
-from fusionkit.subjects.sites import ExpectedCount, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
 
 
 class Block(nn.Module):

@@ -196,7 +196,7 @@ class TestClassCases:
         )
 
     def test_files_load_and_give_the_pattern_that_was_counted(self, capture, originals, tmp_path):
-        from fusionkit.patterns.loading import load_pattern_file
+        from fusionkit.pattern_files.pattern_file import load_pattern_file
 
         steps = (change("swap_operands", at=5),)
         path = tmp_path / "case_pattern.py"

@@ -29,7 +29,7 @@ from fusionkit.npu.dry.standin import compiler
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
 from fusionkit.npu.target import TARGETS, use_target
 from fusionkit.passes.tracing import make_tracer
-from fusionkit.patterns.lint_rules import RULES
+from fusionkit.pattern_files.lint_rules import RULES
 from fusionkit.profile.benefit import ROOT_CAUSES
 from fusionkit.profile.copies import COPY_KINDS
 from fusionkit.profile.dialects import COLUMNS

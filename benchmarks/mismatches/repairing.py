@@ -9,11 +9,11 @@ import torch
 
 from fusionkit.errors import FusionKitError
 from fusionkit.match.matching import device_of
-from fusionkit.match.replay import extract_site
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.match.site_replay import extract_site
 from fusionkit.passes.registering import PatternClass, argument_names
 from fusionkit.passes.session import match_pass_for
-from fusionkit.patterns.loading import load_pattern_file
+from fusionkit.passes.site_match import SiteMatch
+from fusionkit.pattern_files.pattern_file import load_pattern_file
 from mismatches.case import Case
 from mismatches.sites import clean_copy
 

@@ -10,7 +10,7 @@ import torch.fx
 
 from fusionkit.capture.counted import counts_dict
 from fusionkit.capture.graphs import Capture, CapturedGraph
-from fusionkit.capture.records import record_node
+from fusionkit.capture.node_records import record_node
 from fusionkit.store import write_json
 
 SCHEMA = "fusionkit.capsule/1"

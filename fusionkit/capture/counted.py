@@ -11,7 +11,7 @@ from torch import nn
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
 from fusionkit.capture.sources import module_path
 from fusionkit.errors import MisuseError
-from fusionkit.subjects.sites import ExpectedCount, ExpectedSite
+from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 
 
 def with_counts(capture: Capture, model: nn.Module, counts: Mapping[str, ExpectedCount]) -> Capture:

@@ -23,7 +23,7 @@ from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import source_line
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 _MARKS = ("_dynamo_weak_dynamic_indices", "_has_dynamo_dim_marking")
 

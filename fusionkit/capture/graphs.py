@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.fx
 
-from fusionkit.subjects.sites import ExpectedCount
+from fusionkit.subjects.site_counts import ExpectedCount
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 
 import torch.fx
 
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 # The model is a local of the compiled frame, or an element of one (`L['args'][0]` behind a decorator).
 _ROOT = re.compile(r"^[LG]\['[^']*'\](?:\[\d+\])?")

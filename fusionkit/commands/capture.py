@@ -24,7 +24,7 @@ def _capture(arguments: argparse.Namespace) -> int:
     from fusionkit.capture.capsule import graph_text, write_capsule
     from fusionkit.capture.capturing import capture_graphs
     from fusionkit.capture.counted import with_counts
-    from fusionkit.subjects.sites import expected_counts
+    from fusionkit.subjects.site_counts import expected_counts
 
     subject = load(arguments, train=arguments.train)
     step("counting sites in eager mode")

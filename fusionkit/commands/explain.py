@@ -58,7 +58,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _check_file(pattern: str) -> None:
     """Complain of a pattern file before the model is built."""
     from fusionkit.config import select_patterns
-    from fusionkit.patterns.loading import check_pattern_file
+    from fusionkit.pattern_files.pattern_file import check_pattern_file
 
     if pattern.endswith(".py"):
         check_pattern_file(Path(pattern))

@@ -11,7 +11,7 @@ from fusionkit.commands.subject import told
 from fusionkit.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fusionkit.profile.records import Profile
+    from fusionkit.profile.kernel_records import Profile
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +42,13 @@ def _kernels(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: Path | None) -> Profile | None:
-    from fusionkit.profile.load import load_profile
+    from fusionkit.profile.profile_file import load_profile
 
     return None if path is None else load_profile(path)
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    from fusionkit.profile.load import load_profile
+    from fusionkit.profile.profile_file import load_profile
 
     value = load_profile(arguments.profile).to_dict()
     if arguments.json:
@@ -66,7 +66,7 @@ def _load(arguments: argparse.Namespace) -> int:
 
 def _diff(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.diff import diff_profiles
-    from fusionkit.profile.load import load_profile
+    from fusionkit.profile.profile_file import load_profile
 
     value = diff_profiles(load_profile(arguments.baseline), load_profile(arguments.candidate)).to_dict()
     if arguments.json:
@@ -84,7 +84,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _copies(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.copies import analyze_copies
-    from fusionkit.profile.load import load_profile
+    from fusionkit.profile.profile_file import load_profile
 
     report = analyze_copies(load_profile(arguments.profile), _read(arguments.baseline))
     if arguments.json:
@@ -100,7 +100,7 @@ def _copies(arguments: argparse.Namespace) -> int:
 
 def _hit(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.hit import check_kernel_hit
-    from fusionkit.profile.load import load_profile
+    from fusionkit.profile.profile_file import load_profile
 
     result = check_kernel_hit(
         load_profile(arguments.profile), arguments.kernel, arguments.expected, _read(arguments.baseline)

@@ -22,12 +22,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _numeric(arguments: argparse.Namespace) -> int:
     from fusionkit.errors import MisuseError
     from fusionkit.match.hits import default_patterns
-    from fusionkit.match.replay import replay_hits
+    from fusionkit.match.site_replay import replay_hits
     from fusionkit.match.whole_model import compare_model
     from fusionkit.npu.target import shows_values
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.subjects.load import load_subject
-    from fusionkit.subjects.sites import expected_counts
+    from fusionkit.subjects.site_counts import expected_counts
 
     if not shows_values(arguments.target):
         raise MisuseError(f"numeric: target {arguments.target} computes nothing; use --target cpu or npu")

@@ -38,7 +38,7 @@ def _configure_repair(parser: argparse.ArgumentParser) -> None:
 def _repair(arguments: argparse.Namespace) -> int:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.repairing.repair import repair
-    from fusionkit.patterns.loading import check_pattern_file
+    from fusionkit.pattern_files.pattern_file import check_pattern_file
 
     _refuse_existing(arguments.out)
     if arguments.pattern.endswith(".py"):
@@ -95,7 +95,7 @@ def _configure_synthesize(parser: argparse.ArgumentParser) -> None:
 
 def _synthesize(arguments: argparse.Namespace) -> int:
     from fusionkit.match.repairing.synthesis import synthesize
-    from fusionkit.patterns.naming import names_of_file
+    from fusionkit.pattern_files.naming import names_of_file
 
     _refuse_existing(arguments.out)
     name = arguments.name or names_of_file(arguments.out.stem).name

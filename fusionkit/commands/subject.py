@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.matching import Matching
     from fusionkit.subjects.build import Subject
-    from fusionkit.subjects.sites import ExpectedCount
+    from fusionkit.subjects.site_counts import ExpectedCount
 
 
 # What a subject is built with where nothing is said; the size, dtype and decompositions of a capsule are its own.
@@ -111,7 +111,7 @@ def make_matching(
     from fusionkit.match.matching import match_capture, matching_of
     from fusionkit.npu.target import use_target
     from fusionkit.passes.compiled import compile_subject
-    from fusionkit.subjects.sites import expected_counts
+    from fusionkit.subjects.site_counts import expected_counts
 
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule
@@ -140,7 +140,7 @@ def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Ca
     from fusionkit.capture.capturing import capture_graphs
     from fusionkit.capture.counted import with_counts
     from fusionkit.npu.target import use_target
-    from fusionkit.subjects.sites import expected_counts
+    from fusionkit.subjects.site_counts import expected_counts
 
     if is_capsule(arguments.subject):
         from fusionkit.capture.reading import read_capsule

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.manifest import MANIFEST, Manifest, read_manifest
-from fusionkit.evidence.records import read_phases
+from fusionkit.evidence.phase_records import read_phases
 
 SCHEMA = "fusionkit/status/1"
 _BROKEN = "BROKEN"

@@ -14,8 +14,8 @@ from fusionkit.evidence.finding import Effect, Finding
 from fusionkit.evidence.folder import written_by
 from fusionkit.evidence.manifest import MANIFEST, Manifest, files_in, is_sealed, read_manifest
 from fusionkit.evidence.markdown import render_record
+from fusionkit.evidence.phase_records import RECORD_JSONL, RECORD_MD, read_phases, record_jsonl
 from fusionkit.evidence.rechecks import recheck_phase
-from fusionkit.evidence.records import RECORD_JSONL, RECORD_MD, read_phases, record_jsonl
 from fusionkit.store import sha256_file
 from fusionkit.verdict import Verdict, combine
 

@@ -23,7 +23,7 @@ from fusionkit.evidence.manifest import (
     now,
     write_manifest,
 )
-from fusionkit.evidence.records import RECORD_JSONL, RECORD_MD, phase_path, read_phases, write_record
+from fusionkit.evidence.phase_records import RECORD_JSONL, RECORD_MD, phase_path, read_phases, write_record
 from fusionkit.execution.plan import Plan, Step
 from fusionkit.store import read_json, sha256_file, write_bytes, write_text
 from fusionkit.verdict import Verdict

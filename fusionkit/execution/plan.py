@@ -18,7 +18,7 @@ import fusionkit
 from fusionkit.config import DECOMPOSITIONS, WINDOWS
 from fusionkit.environment import package_sha256
 from fusionkit.errors import MisuseError
-from fusionkit.parameters import (
+from fusionkit.execution.parameters import (
     NotebookSpec,
     Parameters,
     apply_overrides,

@@ -11,8 +11,8 @@ import torch.fx
 
 from fusionkit.capture.foreign import device_name
 from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.capture.node_records import target_name
 from fusionkit.capture.reading import read_capsule
-from fusionkit.capture.records import target_name
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.match.graph_comparison import ABSENT, GraphComparison, Side, SitePair, Tally

@@ -15,8 +15,8 @@ from fusionkit.errors import MisuseError
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.graph_entries import FileGroup, register_entries
 from fusionkit.passes.graph_lint import new_nodes
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.site_match import SiteMatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from fusionkit.capture.graphs import CapturedGraph
-from fusionkit.capture.records import record_node
+from fusionkit.capture.node_records import record_node
 from fusionkit.store import to_json
 
 

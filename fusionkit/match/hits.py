@@ -10,12 +10,12 @@ from fusionkit.capture.graphs import Capture
 from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, pattern_names, select_patterns
 from fusionkit.match.matching import Matching, matching_of
-from fusionkit.match.sites import FusedSite, SiteJoin, already_fused, join_sites
+from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused, join_sites
 from fusionkit.npu.target import current_target, shows_values, use_target
 from fusionkit.passes.compiled import compile_subject
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.sites import ExpectedCount, ExpectedSite, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite, expected_counts
 from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit.hits/1"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.capture.graphs import CapturedGraph
-from fusionkit.capture.records import target_name
+from fusionkit.capture.node_records import target_name
 from fusionkit.capture.sources import module_path, source_line, source_text
 
 Ops = tuple[tuple[str, int], ...]

@@ -10,9 +10,9 @@ from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching
 from fusionkit.match.ops import FUSED_OPS
-from fusionkit.match.sites import FusedSite, SiteJoin, already_fused
-from fusionkit.passes.hits import SiteMatch
-from fusionkit.subjects.sites import ExpectedCount
+from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused
+from fusionkit.passes.site_match import SiteMatch
+from fusionkit.subjects.site_counts import ExpectedCount
 
 Key = tuple[str, str, int]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.rules import Arguments, Check, dtype_text, is_tensor, shape_text, sizes
+from fusionkit.npu.constraint_checks import Arguments, Check, dtype_text, is_tensor, shape_text, sizes
 
 # input_layout: one letter per dimension of query, key and value.
 LAYOUTS = ("BNSD", "BSND", "BSH", "SBH", "TND")

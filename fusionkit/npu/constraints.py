@@ -11,20 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.activation_rules import ACTIVATION_ROWS
-from fusionkit.npu.attention_rules import ATTENTION_ROWS
-from fusionkit.npu.grouped_rules import GROUPED_ROWS
-from fusionkit.npu.moe_rules import MOE_ROWS
-from fusionkit.npu.rotary_layouts import (
-    R1_FORMS,
-    full_width,
-    gradient_counts,
-    half_counts,
-    interleave_counts,
-    permitted_form,
-    rotate_matrix,
-)
-from fusionkit.npu.rules import (
+from fusionkit.npu.activation_constraints import ACTIVATION_ROWS
+from fusionkit.npu.attention_constraints import ATTENTION_ROWS
+from fusionkit.npu.constraint_checks import (
     FLOATS,
     Check,
     Row,
@@ -41,6 +30,17 @@ from fusionkit.npu.rules import (
     same_dtype_or_float32,
     same_shape,
     trailing_shape,
+)
+from fusionkit.npu.grouped_constraints import GROUPED_ROWS
+from fusionkit.npu.moe_constraints import MOE_ROWS
+from fusionkit.npu.rotary_layouts import (
+    R1_FORMS,
+    full_width,
+    gradient_counts,
+    half_counts,
+    interleave_counts,
+    permitted_form,
+    rotate_matrix,
 )
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
 

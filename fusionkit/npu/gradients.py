@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fusionkit.npu.kernels.spec import Autograd, Rewritten
+from fusionkit.npu.kernels.op_kernel import Autograd, Rewritten
 
 
 def register_gradients(

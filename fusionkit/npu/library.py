@@ -24,7 +24,7 @@ from fusionkit.npu.kernels import (
     norm,
     rotary,
 )
-from fusionkit.npu.kernels.spec import OpKernel
+from fusionkit.npu.kernels.op_kernel import OpKernel
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, SEEDED, bind, parsed_schema
 
 NPU_KERNELS: tuple[OpKernel, ...] = (

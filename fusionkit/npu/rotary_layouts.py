@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusionkit.npu.rules import Arguments, Check, is_tensor, shape_text, sizes
+from fusionkit.npu.constraint_checks import Arguments, Check, is_tensor, shape_text, sizes
 
 # layout -> (axis of the batch, None where it has none; axis of the heads)
 _LAYOUTS: dict[str, tuple[int | None, int]] = {

@@ -89,7 +89,7 @@ def _activate_cpu(_tell: Tell) -> _Active:
 
 
 def _activate_dry(tell: Tell) -> _Active:
-    from fusionkit.npu.dry.activation import activate
+    from fusionkit.npu.dry.activate import activate
 
     activated = activate(tell)
     kept = (*activated.libraries, *add_cpu_kernels(), *define_kit_ops())

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.constraints import violations
 from fusionkit.passes.registering import PatternClass, argument_names
-from fusionkit.patterns.time_limit import own_code
+from fusionkit.pattern_files.time_limit import own_code
 from fusionkit.subjects.load import UserCode
 
 

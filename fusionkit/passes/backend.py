@@ -15,8 +15,8 @@ from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.config import CompilationConfig, config_from_options
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.compiled import pattern_groups
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import CompileSession
+from fusionkit.passes.site_match import SiteMatch
 
 
 class FusionBackend:

@@ -13,10 +13,10 @@ from fusionkit.capture.counted import first_paths
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
 from fusionkit.npu.target import current_device
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.passes.session import CompileSession
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 

@@ -15,7 +15,7 @@ from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherP
 from fusionkit.errors import MisuseError
 from fusionkit.passes.graph_lint import lint_rewrite, new_nodes
 from fusionkit.passes.registering import PatternClass
-from fusionkit.patterns.time_limit import own_code
+from fusionkit.pattern_files.time_limit import own_code
 
 Register = Callable[[Any], Any]
 EntryCheck = Callable[[str, Match, Callable[[Match], Any]], bool]

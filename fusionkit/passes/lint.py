@@ -17,11 +17,11 @@ from fusionkit.passes.lint_ops import lint_ops
 from fusionkit.passes.lint_tracing import line_of, lint_trace, raw_scalars
 from fusionkit.passes.registering import PatternClass, register_pattern
 from fusionkit.passes.tracing import make_tracer
-from fusionkit.patterns.lint_names import lint_names
-from fusionkit.patterns.lint_rules import Finding, LintReport, finding
-from fusionkit.patterns.lint_syntax import lint_syntax, unconfirmed_flags
-from fusionkit.patterns.loading import check_pattern_file, read_pattern_file
-from fusionkit.patterns.naming import names_of_file
+from fusionkit.pattern_files.lint_names import lint_names
+from fusionkit.pattern_files.lint_rules import Finding, LintReport, finding
+from fusionkit.pattern_files.lint_syntax import lint_syntax, unconfirmed_flags
+from fusionkit.pattern_files.naming import names_of_file
+from fusionkit.pattern_files.pattern_file import check_pattern_file, read_pattern_file
 
 # Where MindIE-SD keeps its flags, seen from a file of its patterns folder (its spelling is kept).
 _FOREIGN_FLAGS = Path("..") / "compiliation_config.py"

@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from fusionkit.errors import FusionKitError
 from fusionkit.passes.lint_tracing import example_arguments, line_of, raw_scalars, trace_of
 from fusionkit.passes.registering import PatternClass, name_of
-from fusionkit.patterns.lint_rules import Finding, finding
+from fusionkit.pattern_files.lint_rules import Finding, finding
 
 # One call of a traced function: its target, and its arguments with nodes by number and pattern arguments by rank.
 Form = tuple[Any, ...]

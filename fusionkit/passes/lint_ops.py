@@ -14,8 +14,8 @@ from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device
 from fusionkit.passes.lint_tracing import line_of
 from fusionkit.passes.registering import PatternClass, argument_names, fake_like, name_of, real_inputs
-from fusionkit.patterns.lint_rules import Finding, finding
-from fusionkit.patterns.time_limit import own_code
+from fusionkit.pattern_files.lint_rules import Finding, finding
+from fusionkit.pattern_files.time_limit import own_code
 
 # Namespaces of torch itself, of torch_npu, and of the kit: their ops have what they need.
 _KNOWN = ("aten", "prims", "prim", "npu", "fusionkit", "profiler", "inductor")

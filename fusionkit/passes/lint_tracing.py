@@ -19,8 +19,8 @@ from fusionkit.npu.target import current_device
 from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, name_of
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import make_tracer, unlogged_retraces
-from fusionkit.patterns.lint_rules import Finding, finding
-from fusionkit.patterns.time_limit import own_code
+from fusionkit.pattern_files.lint_rules import Finding, finding
+from fusionkit.pattern_files.time_limit import own_code
 
 
 def lint_trace(pattern: PatternClass) -> list[Finding]:

@@ -14,10 +14,10 @@ from fusionkit.capture.sources import module_path, source_line
 from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_replacement
 from fusionkit.passes.graph_entries import FileGroup, register_entries, watch_rewrites
 from fusionkit.passes.graph_lint import lint_graph
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, argument_names, register_pattern
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import make_tracer
-from fusionkit.patterns.time_limit import own_code
+from fusionkit.pattern_files.time_limit import own_code
 
 
 @dataclass(slots=True)

@@ -17,10 +17,10 @@ from fusionkit.config import WINDOWS, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.foreign_backend import Backend, WatchedBackend, resolve_backend
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 from fusionkit.verdict import Verdict

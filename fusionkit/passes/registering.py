@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
+from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
-from fusionkit.patterns.time_limit import own_code, place_of, within_limits
 
 PatternClass = type[PatternBase]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
-from fusionkit.patterns.naming import FusionNames
+from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.store import write_text
 
 

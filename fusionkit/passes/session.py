@@ -11,9 +11,9 @@ import torch.fx
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import CapturedGraph, GraphKey, copy_graph_module
 from fusionkit.config import CompilationConfig
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.site_match import SiteMatch
 
 
 class CompileSession:

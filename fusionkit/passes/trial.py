@@ -20,9 +20,9 @@ from fusionkit.passes.registering import (
     scalars_of,
 )
 from fusionkit.passes.tracing import unlogged_retraces
-from fusionkit.patterns.loading import read_pattern_file
-from fusionkit.patterns.naming import names_of_file
-from fusionkit.patterns.time_limit import within_limits
+from fusionkit.pattern_files.naming import names_of_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
+from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.subjects.load import UserCode
 
 # Fused op -> the fusion whose sites it is for.

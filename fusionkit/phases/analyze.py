@@ -15,12 +15,12 @@ from fusionkit.capture.counted import with_counts
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.config import WINDOWS, pattern_names, select_patterns
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.match.comparing import compare_captures
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.passes.compiled import Compiled, pattern_groups
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import match_pass_for
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate, graph_rows
 from fusionkit.phases.study import Study
 from fusionkit.profile.benefit import BenefitKind

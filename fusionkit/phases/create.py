@@ -10,7 +10,7 @@ from typing import Any
 
 import fusionkit.patterns
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import Matching, matching_of

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.identify.candidates import ScanReport
 from fusionkit.identify.confirmation import FILE_NAME, write_confirmation
 from fusionkit.identify.profiled.assess import assess_profile

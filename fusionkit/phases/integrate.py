@@ -14,11 +14,11 @@ from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.evidence.second_hits import write_second_hits
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
-from fusionkit.match.replay import ReplayReport, replay_hits
+from fusionkit.match.site_replay import ReplayReport, replay_hits
 from fusionkit.match.whole_model import ModelComparison, compare_model, repeat_noise, visible_scale
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity
 from fusionkit.passes.compiled import Compiled, compile_subject
@@ -37,8 +37,8 @@ from fusionkit.phases.unit import compared_outputs, figures
 from fusionkit.profile.collect import collect_cpu_profile
 from fusionkit.profile.collect_npu import collect_npu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
-from fusionkit.profile.load import load_profile
-from fusionkit.profile.records import Profile
+from fusionkit.profile.kernel_records import Profile
+from fusionkit.profile.profile_file import load_profile
 from fusionkit.store import write_bytes
 from fusionkit.verdict import Verdict
 

@@ -12,7 +12,7 @@ from fusionkit.match.hits import HitReport
 from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.whole_model import ModelComparison
 from fusionkit.passes.compiled import Compiled
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.analyze import FORECASTS
 from fusionkit.phases.second_target import SecondTarget
 from fusionkit.profile.benefit import observed_benefit

@@ -9,8 +9,8 @@ from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
 from fusionkit.match.matching import Matching, device_of, matching_of
 from fusionkit.passes.compiled import pattern_groups
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.session import match_pass_for
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.study import Study
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, groups_from_file, write_hit_graphs
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.isolation import isolate
 from fusionkit.match.explanation.missing import explain_missing, explain_pattern
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import HitReport, PatternHits, report_hits
 from fusionkit.match.matching import Matching
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.matched import Matched, match_study
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json

@@ -14,14 +14,14 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, FusionPatterns, pattern_names, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.match.hits import default_patterns
 from fusionkit.npu.target import shows_values, use_target
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import load_subject
-from fusionkit.subjects.sites import ExpectedCount, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ import torch
 from fusionkit.config import pattern_names
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, real_inputs, scalars_of
-from fusionkit.patterns.naming import FusionNames
-from fusionkit.patterns.unit_tests import unit_test_text
+from fusionkit.pattern_files.naming import FusionNames
+from fusionkit.pattern_files.unit_tests import unit_test_text
 from fusionkit.phases.study import Study
 from fusionkit.store import write_text
 from fusionkit.subjects.units import extract_units

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from fusionkit.profile.copies import neighbours
 from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.families import is_kernel, stem
-from fusionkit.profile.records import KernelRecord, Profile, sum_us
+from fusionkit.profile.kernel_records import KernelRecord, Profile, sum_us
 
 
 @dataclass(frozen=True, slots=True)

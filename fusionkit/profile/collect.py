@@ -24,9 +24,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from fusionkit.errors import MisuseError
 from fusionkit.profile.cpu_types import copy_type, cpu_op_type, dtype_word
 from fusionkit.profile.dialects import CURRENT_HEADER
-from fusionkit.profile.load import load_profile
+from fusionkit.profile.kernel_records import CPU_CORE, Profile
 from fusionkit.profile.op_traits import Role, op_role
-from fusionkit.profile.records import CPU_CORE, Profile
+from fusionkit.profile.profile_file import load_profile
 from fusionkit.store import write_text
 
 FUSED_NAMESPACES = ("npu", "fusionkit")

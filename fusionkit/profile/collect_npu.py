@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusionkit.npu.real import record_profile
-from fusionkit.profile.load import find_profile, load_profile
-from fusionkit.profile.records import Profile
+from fusionkit.profile.kernel_records import Profile
+from fusionkit.profile.profile_file import find_profile, load_profile
 from fusionkit.store import write_bytes
 
 

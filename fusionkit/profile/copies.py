@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.profile.families import stem
-from fusionkit.profile.records import (
+from fusionkit.profile.kernel_records import (
     KernelRecord,
     Profile,
     pair_note,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.profile.families import family_of
-from fusionkit.profile.records import KernelRecord, Profile, pair_note, require_same_source, sum_us
+from fusionkit.profile.kernel_records import KernelRecord, Profile, pair_note, require_same_source, sum_us
 from fusionkit.profile.renames import Renaming, find_renamings
 
 

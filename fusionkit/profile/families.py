@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from fusionkit.profile.records import CPU_CORE, KernelRecord
+from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord
 
 Family = Literal[
     "norm",

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.profile.families import is_kernel
-from fusionkit.profile.records import Profile, pair_note, require_same_source
+from fusionkit.profile.kernel_records import Profile, pair_note, require_same_source
 from fusionkit.verdict import Verdict
 
 

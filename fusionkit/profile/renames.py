@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fusionkit.profile.families import launch_name, stem
-from fusionkit.profile.records import KernelRecord, Profile
+from fusionkit.profile.kernel_records import KernelRecord, Profile
 
 Launch = tuple[str, str]
 """Type and launch name."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fusionkit.profile.records import KernelRecord, Profile
+from fusionkit.profile.kernel_records import KernelRecord, Profile
 from fusionkit.verdict import Verdict
 
 

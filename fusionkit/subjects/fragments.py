@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.places import short_path
 from fusionkit.subjects.recorder import Occurrence, record
-from fusionkit.subjects.sites import rows_for
+from fusionkit.subjects.site_counts import rows_for
+from fusionkit.subjects.source_paths import short_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from fusionkit.subjects.build import (
     new_fake_mode,
     seeded,
 )
-from fusionkit.subjects.places import is_installed
+from fusionkit.subjects.source_paths import is_installed
 from fusionkit.subjects.table import SIZES, SUBJECTS
 
 Factory = Callable[..., Any]

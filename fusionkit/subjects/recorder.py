@@ -18,7 +18,7 @@ from torch import nn
 from fusionkit.subjects.build import Subject, seeded
 from fusionkit.subjects.counters import FunctionCounter, ModuleCounter
 from fusionkit.subjects.load import UserCode
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 _MODULE_CALL = nn.Module.__call__.__code__.co_filename
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import _pytree
 
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.sites import ExpectedSite
+from fusionkit.subjects.site_counts import ExpectedSite
 
 
 @dataclass(frozen=True, slots=True)

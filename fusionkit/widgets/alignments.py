@@ -10,7 +10,7 @@ from fusionkit.match.explanation.causes import Cause
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.rows import AlignedRow
 from fusionkit.widgets.call_fields import call_html, differing_fields
-from fusionkit.widgets.causes import EditMarkup, cause_cards
+from fusionkit.widgets.cause_tables import EditMarkup, cause_cards
 from fusionkit.widgets.drawing import DIFFERS, graph_svg
 from fusionkit.widgets.listings import diff_block
 from fusionkit.widgets.subgraphs import site_nodes

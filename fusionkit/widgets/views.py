@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.subjects.fragments import SourceFragment
 from fusionkit.widgets.alignments import Explained, alignments_html
 from fusionkit.widgets.charts import bar_chart_svg

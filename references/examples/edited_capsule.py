@@ -14,7 +14,7 @@ import torch
 from fusionkit import capture_graphs, load_subject, use_target
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.counted import by_first_path
-from fusionkit.subjects.sites import expected_counts
+from fusionkit.subjects.site_counts import expected_counts
 
 
 def mutation_region(graph: torch.fx.Graph) -> None:

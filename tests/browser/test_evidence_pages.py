@@ -129,7 +129,7 @@ show(html_table([{{hostile: hostile, "verdict": hostile, "list": [hostile]}}], c
 OUTCOME = """\
 from pathlib import Path
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.verdict import Verdict
 record = PhaseRecord(
     phase=1, notebook="01_hostile", subject=hostile, target="cpu", window="before-freezing", dtype="bfloat16",

@@ -13,7 +13,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.capture.sources import module_path
 from fusionkit.errors import MisuseError
 from fusionkit.store import write_json
-from fusionkit.subjects.sites import ExpectedCount, ExpectedSite
+from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 
 
 def test_counts_come_back_and_the_capsule_is_the_same_again(tmp_path):

@@ -15,7 +15,7 @@ from fusionkit.capture.capturing import capture_graphs
 from fusionkit.capture.dynamic import DynamicDim, MarkedDim, find_dims, marked
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 
 class Doubles(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord, read_phases, write_phase
+from fusionkit.evidence.phase_records import PhaseRecord, read_phases, write_phase
 from fusionkit.verdict import Verdict
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.manifest import MANIFEST, files_in, hash_outputs, read_manifest, write_manifest
-from fusionkit.evidence.records import read_phases, write_record
+from fusionkit.evidence.phase_records import read_phases, write_record
 from fusionkit.evidence.verify import verify_evidence
 from fusionkit.run import run_parameters
 from fusionkit.store import write_json

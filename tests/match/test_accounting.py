@@ -14,7 +14,7 @@ from fusionkit.match.matching import matching_of
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.sites import expected_counts
+from fusionkit.subjects.site_counts import expected_counts
 from fusionkit.verdict import Verdict
 
 

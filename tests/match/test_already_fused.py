@@ -10,7 +10,7 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.hits import report_hits
 from fusionkit.match.matching import match_capture
-from fusionkit.match.sites import already_fused
+from fusionkit.match.site_joins import already_fused
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
 

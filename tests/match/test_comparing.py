@@ -15,7 +15,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.errors import MisuseError
 from fusionkit.match.comparing import compare_capsules, compare_captures
 from fusionkit.store import write_json
-from fusionkit.subjects.sites import expected_counts
+from fusionkit.subjects.site_counts import expected_counts
 
 
 def cpu_twin():

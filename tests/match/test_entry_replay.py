@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fusionkit.config import CompilationConfig, select_patterns
-from fusionkit.match.replay import replay_hits
+from fusionkit.match.site_replay import replay_hits
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.subjects.build import Subject

@@ -11,9 +11,9 @@ from shared_models import ALL, compiled, counts_of, fresh_block, small_subject
 from fusionkit.capture.sources import module_path
 from fusionkit.match.hits import hits, judge_hits, report_hits
 from fusionkit.match.matching import matching_of
-from fusionkit.match.sites import FusedSite, join_sites
-from fusionkit.passes.hits import SiteMatch
-from fusionkit.subjects.sites import ExpectedCount, ExpectedSite
+from fusionkit.match.site_joins import FusedSite, join_sites
+from fusionkit.passes.site_match import SiteMatch
+from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 from fusionkit.verdict import Verdict
 
 

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from fusionkit.errors import MisuseError
+from fusionkit.npu.constraint_checks import sizes
 from fusionkit.npu.constraints import CONSTRAINTS, Violation, require, violations
-from fusionkit.npu.rules import sizes
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64

@@ -141,7 +141,7 @@ def test_counting_alone_leaves_the_graph_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_handler_that_breaks_the_graph_is_one_line(tmp_path, monkeypatch, what):
-    monkeypatch.setattr("fusionkit.patterns.time_limit.TIME_LIMIT_S", 0.4)
+    monkeypatch.setattr("fusionkit.pattern_files.time_limit.TIME_LIMIT_S", 0.4)
     handler, told = BAD[what]
     with pytest.raises(MisuseError, match=told) as caught:
         compile_subject(subject(), config(write(tmp_path, handler)))

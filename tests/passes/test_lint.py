@@ -9,8 +9,8 @@ from fusionkit.cli import main
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.lint import lint_pattern_file
-from fusionkit.patterns.lint_rules import RULE_NAMES, RULES
-from fusionkit.patterns.lint_syntax import unconfirmed_flags
+from fusionkit.pattern_files.lint_rules import RULE_NAMES, RULES
+from fusionkit.pattern_files.lint_syntax import unconfirmed_flags
 
 use_target("cpu")
 PATTERNS = Path(__file__).resolve().parents[2] / "fusionkit" / "patterns"

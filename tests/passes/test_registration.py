@@ -4,7 +4,7 @@ import pytest
 
 from fusionkit.errors import MisuseError
 from fusionkit.passes.registration import LAYOUTS, apply_edits, layout_of, registration_edits
-from fusionkit.patterns.naming import FusionNames, names_of_file
+from fusionkit.pattern_files.naming import FusionNames, names_of_file
 
 NEW = FusionNames("flux_mul_add")
 

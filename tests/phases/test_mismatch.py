@@ -16,7 +16,7 @@ from fusionkit.evidence.verify import verify_evidence
 from fusionkit.npu.target import use_target
 from fusionkit.phases.mismatch import debug_mismatch
 from fusionkit.phases.study import Study, open_study
-from fusionkit.subjects.sites import expected_counts
+from fusionkit.subjects.site_counts import expected_counts
 from fusionkit.verdict import Verdict
 
 

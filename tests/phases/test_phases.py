@@ -11,10 +11,10 @@ from trial_files import write_trial
 from fusionkit.errors import MisuseError
 from fusionkit.patterns.swiglu_pattern import SwigluPatternGroup
 from fusionkit.phases.analyze import analyze, path_for
-from fusionkit.phases.copies import reduce_copies
 from fusionkit.phases.create import create
 from fusionkit.phases.integrate import integrate
 from fusionkit.phases.mismatch import debug_mismatch
+from fusionkit.phases.reduce_copies import reduce_copies
 from fusionkit.phases.register import register
 from fusionkit.phases.study import open_study
 from fusionkit.phases.unit import UNIT_PASS_IS_NO_HIT, verify_unit
@@ -193,7 +193,7 @@ def test_5_names_the_literal_and_both_values(tmp_path):
 
 def test_5_a_miss_without_a_cause_fails(llama, monkeypatch):
     import fusionkit.phases.mismatch as phase
-    from fusionkit.subjects.sites import ExpectedCount, ExpectedSite
+    from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 
     counts = dict(llama.counts)
     extra = ExpectedSite("swiglu", "model.norm", "f.py:1", "f.py:1", 2)

@@ -13,9 +13,9 @@ from fusionkit.capture.counted import with_counts
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.rechecks import recheck_phase
 from fusionkit.phases.analyze import analyze
-from fusionkit.phases.copies import reduce_copies
 from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE, given_profiles, integrate
 from fusionkit.phases.integration_gates import second_hits_gate
+from fusionkit.phases.reduce_copies import reduce_copies
 from fusionkit.phases.second_target import capsule_path, capture_on
 from fusionkit.phases.study import open_study
 from fusionkit.store import read_json, write_json

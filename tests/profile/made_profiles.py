@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from fusionkit.profile.records import CPU_CORE, KernelRecord, Problem, Profile
+from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord, Problem, Profile
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "kernel_details"
 

@@ -5,7 +5,7 @@ from made_profiles import cpu, profile, record
 
 from fusionkit.profile.benefit import ROOT_CAUSES, Finding, account, find_root_causes, observed_benefit
 from fusionkit.profile.diff import diff_profiles
-from fusionkit.profile.records import KernelRecord
+from fusionkit.profile.kernel_records import KernelRecord
 
 SITES = 4
 UNFUSED = [record(kind, us=2) for _ in range(SITES) for kind in ("Pows", "ReduceMean", "Rsqrt", "Mul", "Mul")]

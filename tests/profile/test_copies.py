@@ -7,7 +7,7 @@ from made_profiles import cpu, profile, record
 
 from fusionkit.errors import MisuseError
 from fusionkit.profile.copies import END, START, CopyPair, analyze_copies, copy_kind
-from fusionkit.profile.records import CPU_NOTE, KernelRecord
+from fusionkit.profile.kernel_records import CPU_NOTE, KernelRecord
 from fusionkit.verdict import Verdict
 
 MUL_TRANSPOSE = "aclnnMul_TransposeAiCore_Transpose"

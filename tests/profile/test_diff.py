@@ -10,7 +10,7 @@ from made_profiles import cpu, profile, record
 
 from fusionkit.errors import MisuseError
 from fusionkit.profile.diff import diff_profiles
-from fusionkit.profile.records import CPU_NOTE, KernelRecord
+from fusionkit.profile.kernel_records import CPU_NOTE, KernelRecord
 
 
 def many(count: int, kind: str, name: str | None = None, **how: object) -> list[KernelRecord]:

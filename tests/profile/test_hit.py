@@ -7,7 +7,7 @@ from made_profiles import cpu, profile, record
 
 from fusionkit.errors import MisuseError
 from fusionkit.profile.hit import check_kernel_hit
-from fusionkit.profile.records import CPU_NOTE
+from fusionkit.profile.kernel_records import CPU_NOTE
 from fusionkit.verdict import Verdict
 
 NORMS = [record("RmsNorm") for _ in range(12)]

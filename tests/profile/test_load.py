@@ -21,8 +21,8 @@ from made_profiles import (
 
 from fusionkit.errors import MisuseError
 from fusionkit.profile.families import op_type_of_name, stem
-from fusionkit.profile.load import load_profile
-from fusionkit.profile.records import CPU_NOTE, Profile
+from fusionkit.profile.kernel_records import CPU_NOTE, Profile
+from fusionkit.profile.profile_file import load_profile
 
 ALL = {
     "2023": HEADER_2023,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusionkit.profile.rows import read_rows
+from fusionkit.profile.csv_rows import read_rows
 
 
 def cells(text: str) -> list[list[str]]:

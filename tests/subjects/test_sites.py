@@ -19,7 +19,7 @@ from fusionkit.subjects.build import Subject
 from fusionkit.subjects.counters import COUNTERS, FunctionCounter
 from fusionkit.subjects.fragments import source_fragments
 from fusionkit.subjects.recorder import record
-from fusionkit.subjects.sites import ExpectedCount, count_sites, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, count_sites, expected_counts
 
 Load = Callable[..., Subject]
 

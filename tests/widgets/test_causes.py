@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from missed_sites import CAST, DIM, ORDER
 
-from fusionkit.widgets.causes import cause_cards
+from fusionkit.widgets.cause_tables import cause_cards
 
 
 def words(markup: str) -> str:

@@ -14,8 +14,8 @@ from fusionkit.identify.profiled.findings import KernelSequence, ProfileFindings
 from fusionkit.identify.profiled.grammar import GRAMMARS, expression
 from fusionkit.identify.profiled.metrics import Ratios, read_ratios
 from fusionkit.profile.families import is_kernel, stem
-from fusionkit.profile.load import load_profile
-from fusionkit.profile.records import KernelRecord, Profile
+from fusionkit.profile.kernel_records import KernelRecord, Profile
+from fusionkit.profile.profile_file import load_profile
 
 _MOST_FREQUENT = 10
 _LENGTHS = (2, 3, 4, 5)

@@ -8,7 +8,7 @@ from statistics import median
 
 from fusionkit.identify.profiled.findings import Bound
 from fusionkit.identify.profiled.metrics import Ratios
-from fusionkit.profile.records import KernelRecord
+from fusionkit.profile.kernel_records import KernelRecord
 
 
 @dataclass(frozen=True, slots=True)

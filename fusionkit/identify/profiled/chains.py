@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
 
-from fusionkit.profile.records import KernelRecord, Profile
+from fusionkit.profile.kernel_records import KernelRecord, Profile
 
 _COMMUNICATION = ("HCCL", "COMMUNICATION")
 

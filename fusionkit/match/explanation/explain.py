@@ -19,9 +19,9 @@ from fusionkit.match.explanation.differences import (
 )
 from fusionkit.match.explanation.edits import edit_of
 from fusionkit.match.explanation.literal_differences import cast_at_entry, literal_differences
-from fusionkit.match.explanation.places import BUDGETS, Place, Places
 from fusionkit.match.explanation.refusals import refused_by_matcher
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
+from fusionkit.match.explanation.site_search import BUDGETS, Place, Places
 from fusionkit.match.explanation.variants import Answer, Variant
 from fusionkit.match.ops import FORM_OPS, describe, packet
 

@@ -10,7 +10,7 @@ import torch.fx
 
 from fusionkit.match.explanation.align import Alignment
 from fusionkit.match.explanation.differences import Difference
-from fusionkit.match.explanation.literals import differs, literal_type, same_from_end
+from fusionkit.match.explanation.literal_types import differs, literal_type, same_from_end
 from fusionkit.match.explanation.moves import Node
 from fusionkit.match.ops import describe, is_cast, operands, packet
 

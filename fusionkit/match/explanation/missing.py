@@ -20,12 +20,12 @@ from fusionkit.match.explanation.run_causes import RunCauses, idle_variants, swi
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import PatternHits, judge_hits, report_hits
 from fusionkit.match.matching import Matching, match_capture
-from fusionkit.match.sites import FusedSite
+from fusionkit.match.site_joins import FusedSite
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.sites import ExpectedCount, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
 
 SCHEMA = "fusionkit.explain/1"
 

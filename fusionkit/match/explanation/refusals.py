@@ -12,7 +12,7 @@ from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.explanation.literal_differences import cast_at_entry
 from fusionkit.match.explanation.variants import Answer, Variant
 from fusionkit.match.ops import operands
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 
 def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:

@@ -13,7 +13,7 @@ from fusionkit.match.explanation.entry_variants import EntryVariant
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.matching import Matching, match_groups
-from fusionkit.passes.hits import SiteMatch
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import make_tracer
 
 

@@ -27,7 +27,7 @@ from fusionkit.passes.registering import (
     scalars_of,
 )
 from fusionkit.passes.tracing import TraceFunction
-from fusionkit.patterns.time_limit import within_limits
+from fusionkit.pattern_files.time_limit import within_limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.numeric.replay import SiteReplay
 from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, name_of
 from fusionkit.passes.session import match_pass_for
-from fusionkit.patterns.time_limit import TimeLimitError
+from fusionkit.passes.site_match import SiteMatch
+from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.verdict import Verdict
 
 Candidate = tuple[Region, Callable[..., Any]]

@@ -11,7 +11,7 @@ from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path
 from fusionkit.errors import MisuseError
 from fusionkit.match.repairing.region import Region, form_of, region_of_nodes
-from fusionkit.subjects.places import short_path
+from fusionkit.subjects.source_paths import short_path
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 

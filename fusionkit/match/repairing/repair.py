@@ -19,8 +19,8 @@ from fusionkit.match.matching import device_of
 from fusionkit.match.repairing.forms import Form, find_forms
 from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
 from fusionkit.match.repairing.old_variants import OldVariant, read_variant
+from fusionkit.match.repairing.pattern_source import PatternSource, groups_of_file, read_source
 from fusionkit.match.repairing.proof import Hit, Matched, match_groups
-from fusionkit.match.repairing.source import PatternSource, groups_of_file, read_source
 from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target

@@ -10,14 +10,14 @@ from typing import Any
 
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.errors import MisuseError
+from fusionkit.match.repairing.pattern_source import groups_of_file
 from fusionkit.match.repairing.proof import Matched, match_groups
 from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
 from fusionkit.match.repairing.region_choice import module_chain, regions_of_lines, regions_of_names
-from fusionkit.match.repairing.source import groups_of_file
 from fusionkit.match.repairing.synthesis_ops import take_op
 from fusionkit.match.repairing.synthesis_writing import WrittenForm, write_forms, write_group
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.patterns.naming import FusionNames
+from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.store import write_text
 
 SCHEMA = "fusionkit.synthesize/1"

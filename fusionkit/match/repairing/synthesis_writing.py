@@ -13,7 +13,7 @@ from fusionkit.match.repairing.new_variants import STAND_INS
 from fusionkit.match.repairing.region import Region
 from fusionkit.match.repairing.synthesis_ops import TakenOp
 from fusionkit.match.repairing.writing import Body, parts_to_write, write_body
-from fusionkit.patterns.naming import FusionNames
+from fusionkit.pattern_files.naming import FusionNames
 
 _TEMPLATE = '''class {cls}:
     """{told}"""

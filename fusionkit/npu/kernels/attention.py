@@ -21,7 +21,7 @@ from fusionkit.npu.kernels.attention_heads import (
     to_heads,
 )
 from fusionkit.npu.kernels.attention_masks import Masking
-from fusionkit.npu.kernels.spec import Autograd, OpKernel, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward
 from fusionkit.npu.schemas import bind, parsed_schema
 
 Tensor = torch.Tensor

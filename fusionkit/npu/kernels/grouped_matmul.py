@@ -9,7 +9,7 @@ import torch
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.grouped_layouts import grouped_axis
-from fusionkit.npu.kernels.spec import OpKernel, no_backward
+from fusionkit.npu.kernels.op_kernel import OpKernel, no_backward
 
 Tensor = torch.Tensor
 

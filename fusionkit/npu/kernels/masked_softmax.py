@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.kernels.spec import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
 
 Tensor = torch.Tensor
 

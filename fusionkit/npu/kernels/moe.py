@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fusionkit.npu.kernels.spec import Autograd, OpKernel, Rewritten, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, Rewritten, no_backward
 
 Tensor = torch.Tensor
 

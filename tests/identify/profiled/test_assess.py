@@ -16,7 +16,7 @@ from fusionkit.identify.profiled.assess import assess_profile
 from fusionkit.identify.profiled.bounds import ASSUMPTIONS, MAC, TRANSFER
 from fusionkit.identify.profiled.chains import connected
 from fusionkit.identify.profiled.grammar import CLASSES, GRAMMARS, expression
-from fusionkit.profile.records import KernelRecord
+from fusionkit.profile.kernel_records import KernelRecord
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "kernel_details"
 HEAD = ("Step Id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)", "Wait Time(us)",

@@ -181,7 +181,7 @@ class TestUntraceable:
         assert "pattern Trial: cannot be traced" in said[0]
 
     def test_code_without_end_is_waited_for_once(self, flux, tmp_path, monkeypatch):
-        from fusionkit.patterns import time_limit
+        from fusionkit.pattern_files import time_limit
 
         monkeypatch.setattr(time_limit, "TIME_LIMIT_S", 1.0)
         path = self.broken(tmp_path, "HELD.add_(1)\n        while True: pass")

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fusionkit.patterns.lint_rules import Finding, finding
-from fusionkit.patterns.naming import FusionNames, names_of_file
+from fusionkit.pattern_files.lint_rules import Finding, finding
+from fusionkit.pattern_files.naming import FusionNames, names_of_file
 
 _FLAG = re.compile(r"enable_[a-z0-9_]+")
 _REGISTER = re.compile(r"register_(\w+)_graph_entries")

@@ -12,7 +12,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import pattern_registry
-from fusionkit.patterns.loading import read_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fusionkit.npu.rules import (
+from fusionkit.npu.constraint_checks import (
     FLOATS,
     Row,
     broadcasts_to,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.records import PhaseRecord
+from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE, GivenProfiles
 from fusionkit.phases.integration_gates import CPU_NOTE
 from fusionkit.phases.study import Study
 from fusionkit.profile.copies import CopyReport, analyze_copies
-from fusionkit.profile.load import load_profile
+from fusionkit.profile.profile_file import load_profile
 from fusionkit.store import read_json, write_json
 from fusionkit.verdict import Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fusionkit.npu import grouped_layouts as grouped
-from fusionkit.npu.rules import FLOATS, Row
+from fusionkit.npu.constraint_checks import FLOATS, Row
 
 _GMM = "op-plugin docs npu_grouped_matmul"
 _ACL_GMM = "ops-transformer docs aclnnGroupedMatmulV4"

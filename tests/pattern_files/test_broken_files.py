@@ -18,7 +18,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.session import match_pass_for
-from fusionkit.patterns.time_limit import within_limits
+from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.subjects.build import Subject
 
 use_target("cpu")
@@ -26,7 +26,7 @@ use_target("cpu")
 
 @pytest.fixture(autouse=True)
 def short_limit(monkeypatch):
-    monkeypatch.setattr("fusionkit.patterns.time_limit.TIME_LIMIT_S", 0.4)
+    monkeypatch.setattr("fusionkit.pattern_files.time_limit.TIME_LIMIT_S", 0.4)
 
 
 def register(path):
@@ -69,7 +69,7 @@ def test_the_command_ends_with_2_and_one_line(tmp_path, capsys, what):
 
 
 def test_a_chain_that_is_too_long_is_told_apart_from_endless_recursion(tmp_path, monkeypatch):
-    monkeypatch.setattr("fusionkit.patterns.time_limit.TIME_LIMIT_S", 30.0)
+    monkeypatch.setattr("fusionkit.pattern_files.time_limit.TIME_LIMIT_S", 30.0)
     path = tmp_path / "trial_pattern.py"
     path.write_text(text_of("pattern", "for _ in range(300): x = -x\nreturn x * w"))
     with pytest.raises(MisuseError, match="Trial: is too long a chain for torch's matcher") as caught:

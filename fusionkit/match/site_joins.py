@@ -11,8 +11,8 @@ import torch.fx
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line, source_text
 from fusionkit.match.ops import FUSED_OPS, packet
-from fusionkit.passes.hits import SiteMatch
-from fusionkit.subjects.sites import ExpectedSite
+from fusionkit.passes.site_match import SiteMatch
+from fusionkit.subjects.site_counts import ExpectedSite
 
 
 @dataclass(frozen=True, slots=True)

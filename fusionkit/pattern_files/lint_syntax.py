@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fusionkit.patterns.lint_rules import Finding, finding
+from fusionkit.pattern_files.lint_rules import Finding, finding
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _METHODS = ("pattern", "replacement")

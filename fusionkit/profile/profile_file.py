@@ -12,11 +12,11 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
-from fusionkit.profile.align import align
+from fusionkit.profile.csv_rows import RawRow, read_rows
 from fusionkit.profile.dialects import Header, is_header, missing_fields, read_header
 from fusionkit.profile.families import op_type_of_name
-from fusionkit.profile.records import CPU_CORE, KernelRecord, Problem, Profile
-from fusionkit.profile.rows import RawRow, read_rows
+from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord, Problem, Profile
+from fusionkit.profile.ragged_rows import align
 
 FILE_NAME = "kernel_details.csv"
 FOLDER_NAME = "ASCEND_PROFILER_OUTPUT"

@@ -14,9 +14,9 @@ from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.trial import trial_groups
+from fusionkit.pattern_files.pattern_file import load_pattern_file
+from fusionkit.pattern_files.stand_ins import ForeignName
 from fusionkit.patterns import PatternBase
-from fusionkit.patterns.foreign import ForeignName
-from fusionkit.patterns.loading import load_pattern_file
 from fusionkit.subjects.build import Subject
 
 use_target("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fusionkit.patterns.naming import FusionNames
+from fusionkit.pattern_files.naming import FusionNames
 
 _TEMPLATE = '''"""Two-layer test of {name}. A pass here says that the code is right, not that a model is hit."""
 

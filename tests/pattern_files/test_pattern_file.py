@@ -6,7 +6,7 @@ import pytest
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.trial import trial_groups
-from fusionkit.patterns.loading import load_pattern_file
+from fusionkit.pattern_files.pattern_file import load_pattern_file
 
 use_target("cpu")
 

@@ -17,8 +17,8 @@ from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.hits import SiteMatch
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names
+from fusionkit.passes.site_match import SiteMatch
 from fusionkit.verdict import Verdict, combine
 
 

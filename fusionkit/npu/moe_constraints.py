@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.rules import (
+from fusionkit.npu.constraint_checks import (
     FLOATS,
     Arguments,
     Row,

@@ -5,7 +5,7 @@ import torch
 from shared_models import compiled, counts_of, table_subject
 
 from fusionkit.config import CompilationConfig, select_patterns
-from fusionkit.match.replay import replay_hits, replay_match, site_values
+from fusionkit.match.site_replay import replay_hits, replay_match, site_values
 from fusionkit.match.whole_model import compare_model, compile_twin, visible_scale
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.patterns.rms_norm_pattern import RmsNormPattern

@@ -16,7 +16,7 @@ from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.load import UserCode
-from fusionkit.subjects.places import is_installed
+from fusionkit.subjects.source_paths import is_installed
 
 # What one step of one pattern (import, inputs, one trace) may take, in seconds.
 TIME_LIMIT_S = 30.0

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusionkit.errors import MisuseError
-from fusionkit.parameter_cell import fits
-from fusionkit.parameters import (
+from fusionkit.execution.parameter_cell import fits
+from fusionkit.execution.parameters import (
     NotebookSpec,
     Parameters,
     apply_overrides,

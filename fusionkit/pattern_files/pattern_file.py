@@ -17,8 +17,8 @@ from typing import Any
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.facade import standing_in
 from fusionkit.npu.target import current_facade
-from fusionkit.patterns.foreign import foreign_surroundings
-from fusionkit.patterns.time_limit import within_limits
+from fusionkit.pattern_files.stand_ins import foreign_surroundings
+from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.store import sha256_file
 
 _METHODS = ("name", "inputs", "pattern", "replacement")
@@ -74,7 +74,7 @@ def read_pattern_file(path: Path) -> PatternFile:
     """Execute the file and return what it holds.
 
     While it is executed, `torch_npu` can be imported: the facade of the active target stands in for it; so can
-    what files of MindIE-SD's form import (see patterns.foreign). Raises MisuseError naming the file, and the
+    what files of MindIE-SD's form import (see pattern_files.stand_ins). Raises MisuseError naming the file, and the
     line where one is known; also where it does not end in time, or would end the process.
     """
     check_pattern_file(path)

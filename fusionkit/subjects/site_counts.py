@@ -11,8 +11,8 @@ from typing import Any
 
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.counters import COUNTERS, FunctionCounter, ModuleCounter, primitives
-from fusionkit.subjects.places import short_path
 from fusionkit.subjects.recorder import record
+from fusionkit.subjects.source_paths import short_path
 
 
 @dataclass(frozen=True, slots=True)

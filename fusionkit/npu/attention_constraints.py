@@ -21,7 +21,7 @@ from fusionkit.npu.attention_layouts import (
     sparse_mode_known,
     value_follows_key,
 )
-from fusionkit.npu.rules import (
+from fusionkit.npu.constraint_checks import (
     FLOATS,
     Row,
     absent,

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from fusionkit.errors import MisuseError
-from fusionkit.parameter_cell import NotebookSpec, Parameter, fits, one_line, read_spec
+from fusionkit.execution.parameter_cell import NotebookSpec, Parameter, fits, one_line, read_spec
 
 __all__ = [
     "NotebookSpec",
