@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import pattern_names
 
 WINDOWS = ("before-freezing", "after-freezing")
 DECOMPOSITIONS = ("none", "inductor")
@@ -16,31 +17,21 @@ DECOMPOSITIONS = ("none", "inductor")
 
 @dataclass(frozen=True, slots=True)
 class FusionPatterns:
-    """One flag per fusion, default on: the only place where fusions are switched.
+    """One flag per fusion, default on: the only place where fusions are switched. Off: set the flag to False.
 
-    Each flag says: chain, carrier, what it depends on, what the default rests on. Off: set the flag to False.
+    What each replaces, and what the default rests on, says its row in `fusions`.
     """
 
-    # cast, square, mean, +eps, rsqrt, scale, gain -> npu_rms_norm; register_replacement; hits on FLUX, Wan, Llama.
     enable_rms_norm: bool = True
-    # x*cos + rotate(x)*sin, interleaved and half -> npu_rotary_mul; register_replacement; hits on FLUX, Llama.
     enable_rope: bool = True
-    # silu(gate(x)) * up(x) -> one linear, npu_swiglu; register_replacement; hits on Llama.
     enable_swiglu: bool = True
-    # layer norm without affine, *(1+scale), +shift -> layer_norm_scale_shift; register_replacement; hits on FLUX.
     enable_ada_layer_norm: bool = True
-    # gelu(approximate="tanh") -> npu_gelu; register_replacement; hits on FLUX, Wan.
     enable_gelu: bool = True
 
 
 def flag_names() -> tuple[str, ...]:
     """All flags of FusionPatterns, in the order in which their fusions are tried."""
     return tuple(item.name for item in dataclasses.fields(FusionPatterns))
-
-
-def pattern_names() -> tuple[str, ...]:
-    """The command-line names of the fusions: their flags without `enable_`."""
-    return tuple(name.removeprefix("enable_") for name in flag_names())
 
 
 def select_patterns(names: tuple[str, ...]) -> FusionPatterns:

@@ -16,13 +16,7 @@ window: str = "before-freezing"
 decompositions: str = "none"
 patterns: list[str] = []
 pattern_file: str | None = None
-expected_sites: dict[str, int | None] = {
-    "rms_norm": None,
-    "rope": None,
-    "swiglu": None,
-    "ada_layer_norm": None,
-    "gelu": None,
-}
+expected_sites: dict[str, int | None] = {}  # your own counts, by the name of a fusion
 checkout_dir: str | None = None
 old_name: str | None = None
 run_dir: str = "evidence/interactive"
@@ -32,19 +26,7 @@ from fusionkit.phases.register import register
 from fusionkit.phases.study import open_study
 from fusionkit.widgets import views
 
-study = open_study(
-    subject=subject,
-    size=size,
-    target=target,
-    dtype=dtype,
-    seed=seed,
-    window=window,
-    decompositions=decompositions,
-    patterns=patterns,
-    pattern_file=pattern_file,
-    expected_sites=expected_sites,
-    run_dir=run_dir,
-)
+study = open_study(globals())
 
 # %% [markdown]
 # ## Names

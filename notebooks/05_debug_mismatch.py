@@ -19,13 +19,7 @@ window: str = "before-freezing"
 decompositions: str = "none"
 patterns: list[str] = []
 pattern_file: str | None = None
-expected_sites: dict[str, int | None] = {
-    "rms_norm": None,
-    "rope": None,
-    "swiglu": None,
-    "ada_layer_norm": None,
-    "gelu": None,
-}
+expected_sites: dict[str, int | None] = {}  # your own counts, by the name of a fusion
 isolate: bool = False  # count ever longer beginnings of the nearest variant as well
 run_dir: str = "evidence/interactive"
 
@@ -36,19 +30,7 @@ from fusionkit.widgets import views
 from fusionkit.widgets.aligner import aligner
 from fusionkit.widgets.filter import site_explorer
 
-study = open_study(
-    subject=subject,
-    size=size,
-    target=target,
-    dtype=dtype,
-    seed=seed,
-    window=window,
-    decompositions=decompositions,
-    patterns=patterns,
-    pattern_file=pattern_file,
-    expected_sites=expected_sites,
-    run_dir=run_dir,
-)
+study = open_study(globals())
 
 # %% [markdown]
 # ## Why the misses miss

@@ -8,7 +8,8 @@ import types
 import torch
 from torch import nn
 
-from fusionkit.config import CompilationConfig, pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.fusions import pattern_names
 from fusionkit.match.hits import default_patterns
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import Compiled, compile_subject

@@ -213,7 +213,7 @@ def wrong_window(capture: Capture, original: Original, _: random.Random) -> Case
 
 def flag_off(capture: Capture, original: Original, _: random.Random) -> Case | None:
     """A fusion of the kit whose flag is off."""
-    from fusionkit.config import pattern_names
+    from fusionkit.fusions import pattern_names
 
     case = _case(capture, original, "flag_off", _all(original, "flag_off"))
     others = select_patterns(tuple(name for name in pattern_names() if name != original.fusion))

@@ -36,7 +36,7 @@ def _configure_hits(parser: argparse.ArgumentParser) -> None:
 
 
 def _hits(arguments: argparse.Namespace) -> int:
-    from fusionkit.config import pattern_names
+    from fusionkit.fusions import pattern_names
     from fusionkit.match.hits import report_hits
 
     names = pattern_names() if arguments.all else names_of(arguments.patterns)

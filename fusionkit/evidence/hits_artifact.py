@@ -9,12 +9,13 @@ from typing import Any
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.reading import read_capsule
-from fusionkit.config import CompilationConfig, pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.fusions import fused_packets, pattern_names
 from fusionkit.match.hits import HitReport
 from fusionkit.match.matching import device_of
-from fusionkit.match.ops import FUSED_OPS, packet
+from fusionkit.match.ops import packet
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.registering import PatternClass
@@ -113,7 +114,7 @@ def _vanished(name: str, said: Mapping[str, Any], before: Capture, after: Captur
         kept = new.get((site["graph"], site["anchor"]))
         if kept is not None and kept.target == old[(site["graph"], site["anchor"])].target:
             problems.append(f"site {site['anchor']} still stands in the graph after")
-    wanted = FUSED_OPS.get(name, ())
+    wanted = fused_packets(name)
     fused = sum(packet(node) in wanted for node in new.values()) - sum(
         packet(node) in wanted for node in old.values()
     )

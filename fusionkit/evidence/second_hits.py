@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fusionkit.capture.reading import read_capsule
-from fusionkit.config import CompilationConfig, pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.fusions import pattern_names
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import match_capture
 from fusionkit.npu.target import current_target, use_target

@@ -13,6 +13,7 @@ import yaml
 
 from fusionkit.errors import MisuseError
 from fusionkit.execution.parameter_cell import NotebookSpec, Parameter, fits, one_line, read_spec
+from fusionkit.fusions import FUSIONS
 
 __all__ = [
     "NotebookSpec",
@@ -130,7 +131,7 @@ def check_names(specs: Sequence[NotebookSpec], params: Parameters) -> None:
                 f"{_origin(params, name)}: no notebook takes the parameter {name!r}{_near(name, known)}"
             )
         if isinstance(value, dict) and all(_is_dict(p) for p in known[name]):
-            _check_keys(params, name, value, {key for p in known[name] for key in p.default})
+            _check_keys(params, name, value, {key for p in known[name] for key in _keys(p)})
 
 
 def _check_keys(params: Parameters, name: str, value: Mapping[str, Any], known: set[str]) -> None:
@@ -158,8 +159,15 @@ def _value(spec: NotebookSpec, parameter: Parameter, params: Parameters) -> Any:
             f"but {spec.path.name} takes {parameter.annotation}"
         )
     if _is_dict(parameter) and isinstance(given, dict):
-        return {**parameter.default, **{k: v for k, v in given.items() if k in parameter.default}}
+        return {**parameter.default, **{k: v for k, v in given.items() if k in _keys(parameter)}}
     return given
+
+
+def _keys(parameter: Parameter) -> set[str]:
+    """The keys that a parameter of dict type takes: those of its default, or of the table of fusions for counts."""
+    if parameter.name == "expected_sites" and not parameter.default:
+        return {row.name for row in FUSIONS}
+    return set(parameter.default)
 
 
 def _is_dict(parameter: Parameter) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.sources import module_path
-from fusionkit.config import CompilationConfig, pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.fusions import pattern_names
 from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused, join_sites
 from fusionkit.npu.target import current_target, shows_values, use_target

@@ -22,16 +22,6 @@ FORM_OPS = frozenset(
     | CASTS
 )  # fmt: skip
 
-# Fusion -> the fused ops whose presence before any pattern means that the library fused the site itself.
-FUSED_OPS: dict[str, tuple[str, ...]] = {
-    "rms_norm": ("npu.npu_rms_norm", "npu.npu_gemma_rms_norm", "npu.npu_add_rms_norm"),
-    "rope": ("npu.npu_rotary_mul", "npu.npu_interleave_rope", "npu.npu_apply_rotary_pos_emb"),
-    "swiglu": ("npu.npu_swiglu",),
-    "geglu": ("npu.npu_geglu",),
-    "gelu": ("npu.npu_gelu", "npu.npu_fast_gelu"),
-    "ada_layer_norm": ("fusionkit.layer_norm_scale_shift", "mindiesd.layernorm_scale_shift"),
-}
-
 
 def packet(node: torch.fx.Node) -> str:
     """`aten.mul` for any overload of it; the node kind where the node calls nothing."""

@@ -10,7 +10,8 @@ import torch.fx
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line, source_text
-from fusionkit.match.ops import FUSED_OPS, packet
+from fusionkit.fusions import fused_packets
+from fusionkit.match.ops import packet
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.subjects.site_counts import ExpectedSite
 
@@ -59,7 +60,7 @@ def already_fused(pattern: str, graphs: Sequence[CapturedGraph]) -> tuple[FusedS
 
     A fused op that a pattern put in keeps the source of the chain it replaced: a line that does not name it.
     """
-    wanted = FUSED_OPS.get(pattern, ())
+    wanted = fused_packets(pattern)
     return tuple(
         FusedSite(node.name, module_path(node), source_line(node), graph.key.index, op)
         for graph in graphs

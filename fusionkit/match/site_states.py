@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fusionkit.fusions import site_fusions
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching
-from fusionkit.match.ops import FUSED_OPS
 from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.subjects.site_counts import ExpectedCount
@@ -37,7 +37,7 @@ def site_states(matching: Matching, counts: Mapping[str, ExpectedCount]) -> dict
     states: dict[Key, SiteState] = {}
     for name, entry in report_hits(matching, counts).patterns.items():
         _add(states, name, _found(entry) if entry.join is None else _counted(entry, entry.join))
-    for name in FUSED_OPS:
+    for name in site_fusions():
         if name not in matching.groups:
             fused = already_fused(name, matching.graphs)
             _add(states, name, [(site.module, _state_of(site)) for site in fused])

@@ -11,7 +11,8 @@ import torch.fx
 
 from fusionkit.capture.compiling import call_model, flat_tensors
 from fusionkit.config import CompilationConfig
-from fusionkit.match.ops import FUSED_OPS, packet
+from fusionkit.fusions import fused_packets
+from fusionkit.match.ops import packet
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.reference import float64_module
@@ -110,7 +111,7 @@ def repeat_noise(subject: Subject) -> NoiseFloor:
 
 def fused_nodes(module: torch.fx.GraphModule, patterns: Sequence[str]) -> frozenset[str]:
     """Names of the nodes that call a fused op of these patterns."""
-    wanted = {op for name in patterns for op in FUSED_OPS.get(name, ())}
+    wanted = {op for name in patterns for op in fused_packets(name)}
     return frozenset(
         node.name for node in module.graph.nodes if node.op == "call_function" and packet(node) in wanted
     )

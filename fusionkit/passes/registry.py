@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fusionkit.config import FusionPatterns, flag_names
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import FUSIONS
 from fusionkit.patterns.pattern_base import PatternBase
 
 # In the order in which the fusions are tried: a longer chain stands before a shorter one that is part of it.
@@ -36,7 +37,7 @@ def enabled_groups(flags: FusionPatterns) -> dict[str, Sequence[type[PatternBase
 
 
 def unreachable() -> list[str]:
-    """One line for each disagreement of flags, registry and exports; empty when every pattern is reachable."""
+    """One line for each disagreement of rows, flags, registry and exports; empty when every pattern is reachable."""
     found = [f"flag {flag} has no registry entry" for flag in flag_names() if flag not in pattern_registry]
     for flag, (group, module_name) in pattern_registry.items():
         if flag not in flag_names():
@@ -46,6 +47,17 @@ def unreachable() -> list[str]:
             found.append(f"group {group} is not exported by {module_name}.__all__")
         elif not getattr(module, group):
             found.append(f"group {group} is empty")
+    for row in FUSIONS:
+        if row.pattern is None:
+            continue
+        if row.pattern.flag not in flag_names():
+            found.append(f"row {row.name} of fusions has no flag {row.pattern.flag} in config.FusionPatterns")
+        if pattern_registry.get(row.pattern.flag, ("", ""))[0] != row.pattern.group:
+            found.append(
+                f"row {row.name} of fusions has the group {row.pattern.group}, its registry entry another"
+            )
+    rows = {row.pattern.flag for row in FUSIONS if row.pattern is not None}
+    found.extend(f"flag {flag} has no row in fusions" for flag in flag_names() if flag not in rows)
     exported = importlib.import_module("fusionkit.patterns").__all__
     registered = {group for group, _ in pattern_registry.values()}
     found.extend(

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fusionkit.fusions import FUSIONS, fusion_of_op
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.registering import (
     PatternClass,
@@ -24,17 +25,6 @@ from fusionkit.pattern_files.naming import names_of_file
 from fusionkit.pattern_files.pattern_file import read_pattern_file
 from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.subjects.load import UserCode
-
-# Fused op -> the fusion whose sites it is for.
-FUSION_OF_OP = {
-    "npu::npu_rms_norm": "rms_norm",
-    "npu::npu_rotary_mul": "rope",
-    "npu::npu_swiglu": "swiglu",
-    "npu::npu_gelu": "gelu",
-    "npu::npu_fast_gelu": "gelu",
-    "fusionkit::layer_norm_scale_shift": "ada_layer_norm",
-    "mindiesd::layernorm_scale_shift": "ada_layer_norm",
-}
 
 
 class _Ops(TorchDispatchMode):
@@ -69,11 +59,11 @@ def trial_groups(path: Path) -> dict[str, Sequence[PatternClass]]:
 
 def _fusion_named_in(path: Path) -> str:
     """The one fusion whose fused op the file's text calls by name, else the file's own name."""
-    fusions = {op.partition("::")[2]: fusion for op, fusion in FUSION_OF_OP.items()}
+    fusions = {op.name.partition("::")[2]: fusion_of_op(op.name) for row in FUSIONS for op in row.ops}
     tree = ast.parse(path.read_text("utf-8"))
     called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    found = {fusions[name] for name in called if name in fusions}
-    return found.pop() if len(found) == 1 else names_of_file(path.stem).name
+    named = {fusion for name in called if (fusion := fusions.get(name))}
+    return named.pop() if len(named) == 1 else names_of_file(path.stem).name
 
 
 def fusion_of(pattern: PatternClass, path: Path) -> str:
@@ -85,5 +75,4 @@ def fusion_of(pattern: PatternClass, path: Path) -> str:
         what = f"{path}: replacement of {name_of(pattern)}"
         with UserCode(f"{what} does not run on its inputs():"), unlogged_retraces(), within_limits(what):
             pattern.replacement(*arguments)
-    found = [FUSION_OF_OP[name] for name in ops.names if name in FUSION_OF_OP]
-    return found[0] if found else name_of(pattern)
+    return next((fusion for name in ops.names if (fusion := fusion_of_op(name))), name_of(pattern))

@@ -13,9 +13,10 @@ import torch.fx
 from fusionkit.capture.capsule import graph_text, write_capsule
 from fusionkit.capture.counted import with_counts
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
-from fusionkit.config import WINDOWS, pattern_names, select_patterns
+from fusionkit.config import WINDOWS, select_patterns
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord
+from fusionkit.fusions import fusion, pattern_names
 from fusionkit.match.comparing import compare_captures
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.passes.compiled import Compiled, pattern_groups
@@ -23,21 +24,11 @@ from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate, graph_rows
 from fusionkit.phases.study import Study
-from fusionkit.profile.benefit import BenefitKind
 from fusionkit.store import write_text
 from fusionkit.subjects.fragments import SourceFragment, source_fragments
 from fusionkit.verdict import Verdict
 
 _NONE = "\N{EN DASH}"
-
-# Fusion -> the kind of benefit to look for, and why. Phase 6 holds this against what the kernels show.
-FORECASTS: dict[str, tuple[BenefitKind, str]] = {
-    "rms_norm": ("fewer kernels", "a chain of 6 to 8 small kernels becomes one"),
-    "rope": ("fewer kernels", "slices, negation, concatenation and two products become one kernel"),
-    "swiglu": ("fewer kernels", "activation and product become one kernel, two matmuls one"),
-    "ada_layer_norm": ("fewer kernels", "norm, scale and shift become one kernel"),
-    "gelu": ("none", "one kernel takes the place of one: a choice of implementation, no kernel is saved"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +187,9 @@ def _candidate(
 ) -> Candidate:
     count = study.counts.get(name)
     sites = None if count is None else count.expected
-    kind, why = FORECASTS[name]
+    row = fusion(name)
     found = [match for match in matches if match.pattern == name]
-    forecast = f"{kind}: {why}"
+    forecast = f"{row.benefit}: {row.reason}"
     if not sites:
         reason = (
             "no independent counter for this model" if sites is None else "no such primitive in this model"

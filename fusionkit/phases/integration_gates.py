@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.second_hits import second_gate
+from fusionkit.fusions import FUSIONS
 from fusionkit.match.hits import HitReport
 from fusionkit.match.ops import FORM_OPS, packet
 from fusionkit.match.whole_model import ModelComparison
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.site_match import SiteMatch
-from fusionkit.phases.analyze import FORECASTS
 from fusionkit.phases.second_target import SecondTarget
 from fusionkit.profile.benefit import observed_benefit
 from fusionkit.profile.diff import ProfileDiff
@@ -100,9 +100,7 @@ def model_gate(whole: Sequence[ModelComparison]) -> Gate:
 
 def forecast_gate(report: HitReport, diff: ProfileDiff, *, on_cpu: bool) -> Gate:
     """What phase 1 expected, held against what the kernels show."""
-    wanted = {
-        FORECASTS[name][0] for name, entry in report.patterns.items() if entry.hits and name in FORECASTS
-    }
+    wanted = {row.benefit for row in FUSIONS if (entry := report.patterns.get(row.name)) and entry.hits}
     seen = observed_benefit(diff)
     expected = "fewer kernels" if "fewer kernels" in wanted else "none"
     told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"

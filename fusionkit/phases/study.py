@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from torch import nn
 
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.reading import read_capsule
-from fusionkit.config import CompilationConfig, FusionPatterns, pattern_names, select_patterns
+from fusionkit.config import CompilationConfig, FusionPatterns, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord, write_phase
+from fusionkit.fusions import fusion, pattern_names
 from fusionkit.match.hits import default_patterns
 from fusionkit.npu.target import shows_values, use_target
 from fusionkit.passes.compiled import Compiled, compile_subject
@@ -125,51 +126,63 @@ class Study:
         return record
 
 
-def open_study(
-    *,
-    subject: str,
-    size: str = "tiny",
-    target: str = "cpu",
-    dtype: str = "bfloat16",
-    seed: int = 0,
-    window: str = "before-freezing",
-    decompositions: str = "none",
-    patterns: Sequence[str] = (),
-    pattern_file: str | None = None,
-    expected_sites: Mapping[str, int | None] | None = None,
-    run_dir: str = "evidence/interactive",
-) -> Study:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyParameters:
+    """The parameters that every phase takes, by the names that they have in the parameter cells."""
+
+    subject: str
+    size: str = "tiny"
+    target: str = "cpu"
+    dtype: str = "bfloat16"
+    seed: int = 0
+    window: str = "before-freezing"
+    decompositions: str = "none"
+    patterns: Sequence[str] = ()
+    pattern_file: str | None = None
+    expected_sites: Mapping[str, int | None] | None = None
+    run_dir: str = "evidence/interactive"
+
+
+def open_study(cell: Mapping[str, Any] | None = None, /, **parameters: Any) -> Study:
     """Choose the target of this process, load the subject and count its sites; or read a capsule (`*.json`).
 
-    A capsule brings its own counts, size, dtype, seed, decompositions and target; `target` is then only where its
-    patterns are traced.
+    `cell`: a notebook's names, `globals()`, of which the fields of StudyParameters are taken; `parameters` come
+    before them. A capsule brings its own counts, size, dtype, seed, decompositions and target; `target` is then only
+    where its patterns are traced.
 
     `target` is taken first: libraries that look for an NPU at import must find what the target shows.
     Raises MisuseError for anything unknown.
     """
-    use_target(target)
-    capture = read_capsule(Path(subject)) if subject.endswith(".json") else None
+    names = [item.name for item in fields(StudyParameters)]
+    given = StudyParameters(**{name: cell[name] for name in names if cell and name in cell} | parameters)
+    asserted = dict(given.expected_sites or {})
+    for name in asserted:
+        fusion(name)
+    use_target(given.target)
+    capture = read_capsule(Path(given.subject)) if given.subject.endswith(".json") else None
     if capture is not None:
-        target, decompositions = capture.target, capture.decompositions
-    model = _stand_in(capture) if capture else load_subject(subject, size=size, dtype=dtype, seed=seed)
-    counts = capture.counts if capture else expected_counts(model)
-    chosen = tuple(patterns) or default_patterns(counts)
+        model, counts = _stand_in(capture), capture.counts
+        given = replace(given, target=capture.target, decompositions=capture.decompositions)
+    else:
+        model = load_subject(given.subject, size=given.size, dtype=given.dtype, seed=given.seed)
+        counts = expected_counts(model)
+    chosen = tuple(given.patterns) or default_patterns(counts)
     select_patterns(chosen)
-    trials = list(trial_groups(Path(pattern_file))) if pattern_file else []
+    trials = list(trial_groups(Path(given.pattern_file))) if given.pattern_file else []
     if trials and trials[0] not in chosen:
         chosen = (*chosen, trials[0])
-    Path(run_dir).mkdir(parents=True, exist_ok=True)
+    Path(given.run_dir).mkdir(parents=True, exist_ok=True)
     return Study(
         model=model,
-        target=target,
-        window=window,
-        decompositions=decompositions,
+        target=given.target,
+        window=given.window,
+        decompositions=given.decompositions,
         patterns=chosen,
-        pattern_file=Path(pattern_file) if pattern_file else None,
+        pattern_file=Path(given.pattern_file) if given.pattern_file else None,
         trial=trials[0] if trials else None,
-        asserted=dict(expected_sites or {}),
+        asserted=asserted,
         counts=counts,
-        run_dir=Path(run_dir),
+        run_dir=Path(given.run_dir),
         capture=capture,
     )
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from fusionkit.config import pattern_names
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.phase_records import PhaseRecord
+from fusionkit.fusions import pattern_names
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from fusionkit.fusions import BenefitKind
 from fusionkit.profile.copies import neighbours
 from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.families import is_kernel, stem
@@ -100,9 +101,6 @@ class Account:
         }
 
 
-BenefitKind = Literal["fewer kernels", "less data movement", "none"]
-
-
 @dataclass(frozen=True, slots=True)
 class Benefit:
     """Kind of benefit that the counts show, and the changes of count (candidate minus baseline) behind it."""
@@ -153,7 +151,7 @@ def observed_benefit(diff: ProfileDiff) -> Benefit:
 
 
 def find_root_causes(diff: ProfileDiff, kernel: str, matched_sites: int | None = None) -> tuple[Finding, ...]:
-    """Look for R1 to R5 around the fused kernel `kernel` (see `families.fused_kernels`) in the candidate.
+    """Look for R1 to R5 around the fused kernel `kernel` (see `families.fused_ops`) in the candidate.
 
     `matched_sites` is how many sites the pattern replaced, where that is known; R4 needs it. Helper kernels
     count only as far as they are more than in the baseline.

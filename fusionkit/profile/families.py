@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from fusionkit.fusions import FUSIONS, FusedOp
 from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord
 
 Family = Literal[
@@ -145,86 +146,27 @@ def family_of(op_type: str, core: str = "") -> Family:
     return "other"
 
 
-@dataclass(frozen=True, slots=True)
-class FusedKernel:
-    """A fused op: the pattern that puts it in, its torch op, and the NPU kernel types that it runs as."""
-
-    pattern: str
-    op: str
-    types: tuple[str, ...]
-    source: str
-
-
-FUSED_KERNELS: tuple[FusedKernel, ...] = (
-    FusedKernel("rms_norm", "npu::npu_rms_norm", ("RmsNorm",), "CANN ops-nn norm/rms_norm"),
-    FusedKernel("add_rms_norm", "npu::npu_add_rms_norm", ("AddRmsNorm",), "CANN ops-nn norm/add_rms_norm"),
-    FusedKernel(
-        "rope",
-        "npu::npu_rotary_mul",
-        ("RotaryPositionEmbedding", "RotaryMul"),
-        "CANN ops-transformer posembedding/rotary_position_embedding; RotaryMul before",
-    ),
-    FusedKernel("swiglu", "npu::npu_swiglu", ("SwiGlu",), "CANN ops-nn activation/swi_glu"),
-    FusedKernel("gelu", "npu::npu_gelu", ("Gelu", "GeluV2"), "op-plugin npu_gelu: aclnnGeluV2"),
-    FusedKernel(
-        "gelu",
-        "npu::npu_fast_gelu",
-        ("FastGelu", "FastGeluV2"),
-        "CANN ops-nn activation/fast_gelu, fast_gelu_v2",
-    ),
-    FusedKernel("geglu", "npu::npu_geglu", ("GeGlu", "GeGluV2"), "CANN ops-nn activation/ge_glu_v2"),
-    FusedKernel(
-        "ada_layer_norm",
-        "fusionkit::layer_norm_scale_shift",
-        ("AdaLayerNorm", "AdaLayerNormV2", "LayerNormScaleShift", "adaln"),
-        "CANN ops-nn norm/ada_layer_norm; MindIE-SD layernorm_scale_shift",
-    ),
-    FusedKernel(
-        "attention",
-        "npu::npu_fusion_attention",
-        ("FlashAttentionScore",),
-        "CANN ops-transformer attention/flash_attention_score",
-    ),
-    FusedKernel(
-        "attention",
-        "npu::npu_prompt_flash_attention",
-        ("PromptFlashAttention",),
-        "CANN ops-transformer attention/prompt_flash_attention",
-    ),
-    FusedKernel(
-        "grouped_matmul",
-        "npu::npu_grouped_matmul",
-        ("GroupedMatmul",),
-        "CANN ops-transformer gmm/grouped_matmul",
-    ),
-    FusedKernel(
-        "scaled_masked_softmax",
-        "npu::npu_scaled_masked_softmax",
-        ("ScaledMaskedSoftmax",),
-        "op-plugin npu_scaled_masked_softmax",
-    ),
-)
-
-
-def fused_kernels(kernel: str) -> tuple[FusedKernel, ...]:
-    """Rows of `FUSED_KERNELS` that `kernel` names: a pattern, an op (namespace or not), or a kernel type."""
+def fused_ops(kernel: str) -> tuple[FusedOp, ...]:
+    """The fused ops of the table of fusions that `kernel` names: a fusion, an op (namespace or not), or a kernel type."""
     wanted = kernel.casefold()
     return tuple(
-        row
-        for row in FUSED_KERNELS
-        if wanted in {row.pattern, row.op, row.op.split("::")[1], *(kind.casefold() for kind in row.types)}
+        op
+        for row in FUSIONS
+        for op in row.ops
+        if wanted
+        in {row.name, op.name, op.name.split("::")[1], *(kind.casefold() for kind in op.kernel_types)}
     )
 
 
 def is_kernel(record: KernelRecord, kernel: str) -> bool:
-    """Whether a record is a launch of `kernel` (as in `fused_kernels`, else a type or name taken literally).
+    """Whether a record is a launch of `kernel` (as in `fused_ops`, else a type or name taken literally).
 
     A CPU record is recognised by its op's name, never by its type: `aten::gelu` is no `npu::npu_gelu`.
     Gradient kernels (`RmsNormGrad`) are other kernels.
     """
-    rows = fused_kernels(kernel)
+    ops = fused_ops(kernel)
     if record.core == CPU_CORE:
-        names = {row.op for row in rows} or {kernel}
-        return record.name in names or (not rows and record.type == kernel)
-    types = {kind.casefold() for row in rows for kind in row.types} or {kernel.casefold()}
-    return record.type.casefold() in types or (not rows and record.name == kernel)
+        names = {op.name for op in ops} or {kernel}
+        return record.name in names or (not ops and record.type == kernel)
+    types = {kind.casefold() for op in ops for kind in op.kernel_types} or {kernel.casefold()}
+    return record.type.casefold() in types or (not ops and record.name == kernel)

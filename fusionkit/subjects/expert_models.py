@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionkit.counters import experts_gate, rotation_of_q_and_k
 from fusionkit.subjects import inputs
 from fusionkit.subjects.spec import SizeSpec, SubjectSpec
 
@@ -57,6 +58,10 @@ _QWEN3_MOE = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(
+        rotation_of_q_and_k("transformers.models.qwen3_moe.modeling_qwen3_moe"),
+        experts_gate("transformers.models.qwen3_moe.modeling_qwen3_moe:Qwen3MoeExperts"),
+    ),
 )
 
 _DEEPSEEK_V3 = SubjectSpec(
@@ -145,6 +150,14 @@ _DEEPSEEK_V3 = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(
+        rotation_of_q_and_k(
+            "transformers.models.deepseek_v3.modeling_deepseek_v3",
+            "apply_rotary_pos_emb",
+            "apply_rotary_pos_emb_interleave",
+        ),
+        experts_gate("transformers.models.deepseek_v3.modeling_deepseek_v3:DeepseekV3Experts"),
+    ),
 )
 
 _GPT_OSS = SubjectSpec(
@@ -214,6 +227,7 @@ _GPT_OSS = SubjectSpec(
     inputs=inputs.language,
     # Its experts clamp gate and up and take them from even and odd columns: no site of swiglu.
     primitives=("rms_norm", "rope"),
+    counters=(rotation_of_q_and_k("transformers.models.gpt_oss.modeling_gpt_oss"),),
 )
 
 EXPERT_MODELS = (_QWEN3_MOE, _DEEPSEEK_V3, _GPT_OSS)

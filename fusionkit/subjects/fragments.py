@@ -11,7 +11,7 @@ from torch import nn
 
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.recorder import Occurrence, record
-from fusionkit.subjects.site_counts import rows_for
+from fusionkit.subjects.site_counts import counters_for
 from fusionkit.subjects.source_paths import short_path
 
 
@@ -72,7 +72,7 @@ def source_fragments(subject: Subject, primitive: str) -> list[SourceFragment]:
     line.
     """
     places: dict[tuple[Any, int], list[Occurrence]] = {}
-    rows = rows_for(subject, (primitive,))
+    rows = counters_for(subject, (primitive,))
     for occurrence in record(subject, rows) if rows else []:
         places.setdefault((occurrence.code, occurrence.line), []).append(occurrence)
     return [_fragment(occurrences) for occurrences in places.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionkit.counters import DIFFUSERS_ROTATION, ModuleCounter, rotation
 from fusionkit.subjects import image_inputs
 from fusionkit.subjects.spec import SizeSpec, SubjectSpec
 
@@ -43,6 +44,7 @@ _FLUX = SubjectSpec(
     ),
     inputs=image_inputs.flux,
     primitives=("rms_norm", "rope", "gelu", "ada_layer_norm"),
+    counters=(DIFFUSERS_ROTATION,),
 )
 
 _FLUX2 = SubjectSpec(
@@ -89,6 +91,7 @@ _FLUX2 = SubjectSpec(
     ),
     inputs=image_inputs.flux2,
     primitives=("rms_norm", "rope", "swiglu", "ada_layer_norm"),
+    counters=(DIFFUSERS_ROTATION,),
 )
 
 _QWEN_IMAGE = SubjectSpec(
@@ -129,6 +132,7 @@ _QWEN_IMAGE = SubjectSpec(
     # What the last block makes of the text is used by nothing: the eager run counts a gelu and a modulated
     # norm in it that no graph has. So neither has a count of the sites to expect.
     primitives=("rms_norm", "rope"),
+    counters=(rotation("diffusers.models.transformers.transformer_qwenimage:apply_rotary_emb_qwen"),),
 )
 
 _SD3 = SubjectSpec(
@@ -231,6 +235,13 @@ _Z_IMAGE = SubjectSpec(
     # Its rotary function is local to ZSingleStreamAttnProcessor.__call__, and its norms are scaled, not
     # shifted: neither can be counted here.
     primitives=("rms_norm", "swiglu"),
+    counters=(
+        ModuleCounter(
+            "swiglu",
+            "forward of Z-Image's FeedForward: w2(silu(w1(x)) * w3(x))",
+            lambda module: hasattr(module, "_forward_silu_gating"),
+        ),
+    ),
 )
 
 IMAGE_MODELS = (_FLUX, _FLUX2, _QWEN_IMAGE, _SD3, _Z_IMAGE)

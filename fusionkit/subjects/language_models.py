@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionkit.counters import rotation, rotation_of_q_and_k
 from fusionkit.subjects import inputs
 from fusionkit.subjects.spec import SizeSpec, SubjectSpec
 
@@ -43,6 +44,7 @@ _LLAMA = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(rotation_of_q_and_k("transformers.models.llama.modeling_llama"),),
 )
 
 _QWEN3 = SubjectSpec(
@@ -85,6 +87,7 @@ _QWEN3 = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(rotation_of_q_and_k("transformers.models.qwen3.modeling_qwen3"),),
 )
 
 _GLM4 = SubjectSpec(
@@ -141,6 +144,7 @@ _GLM4 = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(rotation_of_q_and_k("transformers.models.glm4.modeling_glm4"),),
 )
 
 _GEMMA3 = SubjectSpec(
@@ -195,6 +199,7 @@ _GEMMA3 = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rms_norm", "rope", "gelu"),
+    counters=(rotation_of_q_and_k("transformers.models.gemma3.modeling_gemma3"),),
 )
 
 _GPT_J = SubjectSpec(
@@ -239,6 +244,7 @@ _GPT_J = SubjectSpec(
     ),
     inputs=inputs.language,
     primitives=("rope", "gelu"),
+    counters=(rotation("transformers.models.gptj.modeling_gptj:apply_rotary_pos_emb"),),
 )
 
 LANGUAGE_MODELS = (_LLAMA, _QWEN3, _GLM4, _GEMMA3, _GPT_J)

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from fusionkit.counters import FunctionCounter, ModuleCounter, SiteCounter
 from fusionkit.subjects.build import Subject, seeded
-from fusionkit.subjects.counters import FunctionCounter, ModuleCounter
 from fusionkit.subjects.load import UserCode
 from fusionkit.subjects.source_paths import short_path
 
@@ -51,7 +51,7 @@ class Recorder:
 
     def add(
         self,
-        row: ModuleCounter | FunctionCounter,
+        row: SiteCounter,
         implementation: Callable[..., Any] | None,
         frame: FrameType,
         owner: nn.Module | None,
@@ -75,7 +75,7 @@ class Recorder:
         self.occurrences.extend([found] * sites)
 
 
-def record(subject: Subject, rows: Sequence[ModuleCounter | FunctionCounter]) -> list[Occurrence]:
+def record(subject: Subject, rows: Sequence[SiteCounter]) -> list[Occurrence]:
     """Run `subject` once, eagerly and without gradients, and return what `rows` counted, in call order.
 
     Hooks, functions, buffers and the random state are as before when this returns or raises. While it runs,
@@ -97,9 +97,7 @@ def record(subject: Subject, rows: Sequence[ModuleCounter | FunctionCounter]) ->
 
 
 @contextlib.contextmanager
-def _module_hooks(
-    model: nn.Module, rows: Sequence[ModuleCounter | FunctionCounter], recorder: Recorder
-) -> Iterator[None]:
+def _module_hooks(model: nn.Module, rows: Sequence[SiteCounter], recorder: Recorder) -> Iterator[None]:
     """Hook every module: keep the stack of running modules, and count those that a module row matches."""
     handles = []
     try:

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.counters import SiteCounter
+from fusionkit.fusions import FUSIONS
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.counters import COUNTERS, FunctionCounter, ModuleCounter, primitives
 from fusionkit.subjects.recorder import record
 from fusionkit.subjects.source_paths import short_path
+from fusionkit.subjects.table import SUBJECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def count_sites(
     its hooks and the libraries' functions are as before. Raises whatever the model's forward raises.
     """
     asked = tuple(primitives) if primitives is not None else asked_by_default(subject)
-    rows = rows_for(subject, asked)
+    rows = counters_for(subject, asked)
     found: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
     for occurrence in record(subject, rows) if rows else []:
         sites = found[occurrence.primitive]
@@ -140,9 +142,22 @@ def asked_by_default(subject: Subject) -> tuple[str, ...]:
     return primitives() if subject.spec is None else subject.spec.primitives
 
 
-def rows_for(subject: Subject, asked: Sequence[str]) -> tuple[ModuleCounter | FunctionCounter, ...]:
-    """The counter rows for the primitives in `asked` that are right for `subject`."""
+def counters() -> tuple[SiteCounter, ...]:
+    """Every counter: those of the fusions, then those of the subjects, each once."""
+    of_fusions = [counter for row in FUSIONS for counter in row.counters]
+    of_subjects = [counter for spec in SUBJECTS.values() for counter in spec.counters]
+    return tuple(dict.fromkeys([*of_fusions, *of_subjects]))
+
+
+def primitives() -> tuple[str, ...]:
+    """The primitives that have a counter, in the order of the table of fusions."""
+    counted = {counter.primitive for counter in counters()}
+    return tuple(row.primitive for row in FUSIONS if row.primitive in counted)
+
+
+def counters_for(subject: Subject, chosen: Sequence[str]) -> tuple[SiteCounter, ...]:
+    """The counters for the primitives in `chosen` that are right for `subject`."""
     if subject.spec is None:
-        return tuple(row for row in COUNTERS if row.primitive in asked and row.anywhere)
-    covered = set(asked) & set(subject.spec.primitives)
-    return tuple(row for row in COUNTERS if row.primitive in covered)
+        return tuple(counter for counter in counters() if counter.primitive in chosen and counter.anywhere)
+    covered = set(chosen) & set(subject.spec.primitives)
+    return tuple(counter for counter in counters() if counter.primitive in covered)

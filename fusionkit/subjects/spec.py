@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.counters import SiteCounter
 from fusionkit.subjects.inputs import InputDraw
 
 SIZES = ("tiny", "full")
@@ -31,9 +32,9 @@ class SubjectSpec:
     """One row of the table.
 
     `model` and `configuration` are `package:Class`; a model without a configuration class takes the values
-    directly. `inputs` builds the keyword arguments of forward. `primitives` are the ones whose sites
-    fusionkit.subjects.counters counts completely in this model; one that is not named has no independent
-    count.
+    directly. `inputs` builds the keyword arguments of forward. `primitives` are the ones whose sites the counters of
+    the table of fusions and of the subjects count completely in this model; one that is not named has no
+    independent count. `counters` are for the functions of this model's own library module.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SubjectSpec:
     full: SizeSpec
     inputs: InputBuilder
     primitives: tuple[str, ...]
+    counters: tuple[SiteCounter, ...] = ()
 
     def at(self, size: str) -> SizeSpec:
         """The size named "tiny" or "full"."""

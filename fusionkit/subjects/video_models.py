@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionkit.counters import DIFFUSERS_ROTATION, rotation
 from fusionkit.subjects import video_inputs
 from fusionkit.subjects.spec import SizeSpec, SubjectSpec
 
@@ -106,6 +107,7 @@ _HUNYUAN_VIDEO = SubjectSpec(
     ),
     inputs=video_inputs.hunyuan_video,
     primitives=("rms_norm", "rope", "gelu", "ada_layer_norm"),
+    counters=(DIFFUSERS_ROTATION,),
 )
 
 _MINIMAX_H3 = SubjectSpec(
@@ -162,6 +164,7 @@ _MINIMAX_H3 = SubjectSpec(
     ),
     inputs=video_inputs.minimax_h3,
     primitives=("rms_norm", "rope", "swiglu"),
+    counters=(rotation("diffusers.models.transformers.transformer_minimax_h3:_apply_rotary_emb"),),
 )
 
 VIDEO_MODELS = (_WAN, _HUNYUAN_VIDEO, _MINIMAX_H3)

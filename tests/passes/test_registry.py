@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 import fusionkit.patterns
-from fusionkit.config import FusionPatterns, flag_names, pattern_names, select_patterns
+from fusionkit.config import FusionPatterns, flag_names, select_patterns
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import pattern_names
 from fusionkit.passes import registry
 from fusionkit.passes.registry import enabled_groups, pattern_registry, unreachable
 from fusionkit.passes.session import match_pass_for

@@ -5,17 +5,19 @@ import re
 import pytest
 from made_profiles import cpu, record
 
+from fusionkit.fusions import FUSIONS
 from fusionkit.profile.cpu_types import CPU_OP_TYPES
 from fusionkit.profile.families import (
     FAMILY_RULES,
-    FUSED_KERNELS,
     family_of,
-    fused_kernels,
+    fused_ops,
     is_kernel,
     launch_name,
     op_type_of_name,
     stem,
 )
+
+FUSED_OPS = [op for row in FUSIONS for op in row.ops]
 
 
 @pytest.mark.parametrize(
@@ -63,21 +65,21 @@ def test_the_core_makes_communication() -> None:
 
 
 def test_every_row_of_the_tables_has_a_source() -> None:
-    assert all(row.source for row in (*FAMILY_RULES, *FUSED_KERNELS))
+    assert all(row.source for row in (*FAMILY_RULES, *FUSED_OPS))
     assert all(source for _, _, source in CPU_OP_TYPES)
 
 
 def test_every_fused_kernel_and_cpu_type_has_a_family() -> None:
     known_other = {"GatherV2", "ZerosLike", "Fill", "Range"}
-    types = {kind for row in FUSED_KERNELS for kind in row.types} | {kind for _, kind, _ in CPU_OP_TYPES}
+    types = {kind for op in FUSED_OPS for kind in op.kernel_types} | {kind for _, kind, _ in CPU_OP_TYPES}
     assert {kind for kind in types if family_of(kind) == "other"} == known_other
 
 
 def test_the_cpu_type_of_a_fused_op_is_its_first_npu_type_or_a_version_of_it() -> None:
     types = {op: kind for op, kind, _ in CPU_OP_TYPES}
-    for row in FUSED_KERNELS:
-        if row.op in types:
-            assert types[row.op] in row.types
+    for op in FUSED_OPS:
+        if op.name in types:
+            assert types[op.name] in op.kernel_types
 
 
 def test_versions_are_one_stem_and_grads_are_not() -> None:
@@ -111,7 +113,7 @@ def test_rope_is_found_under_all_its_names(name: str) -> None:
 
 
 def test_the_gelu_pattern_is_either_kernel_but_a_type_is_itself() -> None:
-    kinds = {kind for row in fused_kernels("gelu") for kind in row.types}
+    kinds = {kind for op in fused_ops("gelu") for kind in op.kernel_types}
     assert kinds >= {"Gelu", "FastGelu", "FastGeluV2"}
     assert not is_kernel(record("Gelu"), "FastGelu")
     assert is_kernel(record("FastGeluV2"), "FastGelu")
@@ -132,7 +134,7 @@ def test_a_kernel_of_ones_own_by_type_or_name() -> None:
 
 
 def test_names_of_the_grammar_give_their_last_part() -> None:
-    for row in FUSED_KERNELS:
-        for kind in row.types:
+    for op in FUSED_OPS:
+        for kind in op.kernel_types:
             if re.fullmatch(r"[A-Z]\w*", kind):
                 assert op_type_of_name(f"aclnnSome_{kind}AiCore_{kind}") == kind

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fusionkit.counters import FunctionCounter
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
-from fusionkit.subjects.counters import COUNTERS, FunctionCounter
 from fusionkit.subjects.fragments import source_fragments
 from fusionkit.subjects.recorder import record
-from fusionkit.subjects.site_counts import ExpectedCount, count_sites, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, count_sites, counters, expected_counts
 
 Load = Callable[..., Subject]
 
@@ -95,7 +95,7 @@ def _hooks(model: nn.Module) -> list[tuple[str, dict[str, Any]]]:
 
 def _bindings() -> dict[tuple[str, str], int]:
     """Every function that a counter may replace, wherever it is bound."""
-    paths = [path for row in COUNTERS if isinstance(row, FunctionCounter) for path in row.functions]
+    paths = [path for row in counters() if isinstance(row, FunctionCounter) for path in row.functions]
     names = {path.partition(":")[2] for path in paths}
     return {
         (name, attribute): id(operator.attrgetter(attribute)(module))
@@ -164,7 +164,7 @@ def test_a_failure_that_the_model_catches_does_not_shift_the_modules() -> None:
 
 def test_only_layer_norms_without_affine_are_modulated() -> None:
     model = nn.Sequential(nn.LayerNorm(4), nn.LayerNorm(4, elementwise_affine=False))
-    rows = [row for row in COUNTERS if row.primitive == "ada_layer_norm"]
+    rows = [row for row in counters() if row.primitive == "ada_layer_norm"]
     assert [found.module for found in record(Subject(model, (torch.ones(1, 4),)), rows)] == ["1"]
 
 

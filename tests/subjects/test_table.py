@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fusionkit.subjects.build import import_class
-from fusionkit.subjects.counters import primitives
+from fusionkit.subjects.site_counts import primitives
 from fusionkit.subjects.spec import SubjectSpec
 from fusionkit.subjects.table import SIZES, SUBJECTS
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fusionkit.patterns
-from fusionkit.config import pattern_names
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import pattern_names
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import pattern_registry

@@ -5,10 +5,10 @@ import string
 
 import pytest
 
+from fusionkit.fusions import FUSIONS
 from fusionkit.identify.ops import HAZARDS, OP_NAMES
 from fusionkit.identify.reporting.benefits import BENEFITS, CEILINGS
 from fusionkit.identify.reporting.words import HAZARDS_ZH, LANGS, WORDS, hazard, say, written_as
-from fusionkit.profile.families import FUSED_KERNELS
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
@@ -37,7 +37,7 @@ def test_words_are_filled_in():
 def test_every_op_has_its_benefit_and_kernels_that_the_profile_knows():
     assert {row.op for row in BENEFITS} == set(OP_NAMES)
     assert {row.bound for row in BENEFITS} == set(CEILINGS)
-    known = {row.op.removeprefix("npu::"): row.types for row in FUSED_KERNELS}
+    known = {op.name.removeprefix("npu::"): op.kernel_types for row in FUSIONS for op in row.ops}
     shown = {row.op: row.after for row in BENEFITS if row.op in known}
     assert shown
     assert {op: name for op, name in shown.items() if name not in known[op]} == {}
