@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup, escape
 
 from fusionkit.match.explanation.causes import Cause
 from fusionkit.match.explanation.rows import AlignedRow
@@ -61,14 +62,14 @@ def read_call(text: str) -> CallText:
     return CallText(op, tuple(_field(part) for part in texts))
 
 
-def call_html(text: str, marked: Collection[int] = ()) -> str:
+def call_html(text: str, marked: Collection[int] = ()) -> Markup:
     """The call as escaped HTML that may break after a comma or between the parts of a name; `marked` fields stand out."""
     call = read_call(text)
     op = _shown(call.op, OP in marked)
     if call.fields is None:
         return op
-    inner = ", ".join(_shown(field.shown, place in marked) for place, field in enumerate(call.fields))
-    return f"{op}(<wbr>{inner})"
+    inner = Markup(", ").join(_shown(field.shown, place in marked) for place, field in enumerate(call.fields))
+    return Markup("{}(<wbr>{})").format(op, inner)
 
 
 def differing_fields(
@@ -159,14 +160,12 @@ def _field(part: str) -> Field:
     return Field(found[1], found[2]) if found else Field("", part)
 
 
-def _shown(text: str, marked: bool) -> str:
-    shown = html.escape(text)
-    if _is_name(text):
-        shown = shown.replace(".", ".<wbr>")
+def _shown(text: str, marked: bool) -> Markup:
+    shown = Markup(".<wbr>").join(text.split(".")) if _is_name(text) else escape(text)
     unbroken = ";white-space:nowrap" if _NUMBER.fullmatch(text) else ""
     if marked:
-        return f'<mark style="{_MARKED}{unbroken}">{shown}</mark>'
-    return f'<span style="{unbroken[1:]}">{shown}</span>' if unbroken else shown
+        return Markup('<mark style="{}">{}</mark>').format(_MARKED + unbroken, shown)
+    return Markup('<span style="{}">{}</span>').format(unbroken[1:], shown) if unbroken else shown
 
 
 def _is_name(text: str) -> bool:
