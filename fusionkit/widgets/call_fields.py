@@ -101,13 +101,13 @@ def _pairs(ours: CallText, theirs: CallText, names: Mapping[str, str]) -> list[P
     mine, other = ours.fields or (), theirs.fields or ()
     places = _by_name(mine), _by_name(other)
     keys = dict.fromkeys([*places[0], *places[1]])
-    found: list[Pair] = []
+    differing: list[Pair] = []
     for key in keys:
         a, b = places[0].get(key), places[1].get(key)
         same = a is not None and b is not None and _renamed(mine[a].text, names) == other[b].text
         if not same:
-            found.append((a, b))
-    return found
+            differing.append((a, b))
+    return differing
 
 
 def _by_name(fields: Sequence[Field]) -> dict[str | int, int]:
@@ -131,8 +131,8 @@ def _of_cause(
         return exact
     if cause.type == "kwargs_structure":
         lone = [(a, b) for a, b in pairs if a is None or b is None]
-        told = {word for text in (cause.expected, cause.actual) for word in _WORD.findall(text)}
-        named = [(a, b) for a, b in lone if _keyword(mine, a) in told or _keyword(other, b) in told]
+        words = {word for text in (cause.expected, cause.actual) for word in _WORD.findall(text)}
+        named = [(a, b) for a, b in lone if _keyword(mine, a) in words or _keyword(other, b) in words]
         return named or lone
     literal: list[Pair] = [(a, b) for a, b in pairs if b is not None and _plain(other[b].text) == wanted[1]]
     return literal or [(a, b) for a, b in pairs if a is not None and _is_node(mine[a].text, names)]
@@ -156,8 +156,8 @@ def _plain(text: str) -> str:
 
 
 def _field(part: str) -> Field:
-    found = _KEYWORD.fullmatch(part)
-    return Field(found[1], found[2]) if found else Field("", part)
+    keyword = _KEYWORD.fullmatch(part)
+    return Field(keyword[1], keyword[2]) if keyword else Field("", part)
 
 
 def _shown(text: str, marked: bool) -> Markup:
