@@ -16,7 +16,7 @@ from typing import Any, cast
 from markupsafe import Markup
 
 from fusionkit.evidence.page_cells import page_cells
-from fusionkit.templates import render_page
+from fusionkit.templates import render, render_page
 
 _STOPPING = ("FAIL", "BROKEN")
 _HEADING = re.compile(r"^#{1,6}\s+(?P<title>.+?)\s*#*\s*$", re.MULTILINE)
@@ -49,8 +49,8 @@ def notebook_html(nb: Mapping[str, Any], *, fallback_title: str = "Notebook") ->
     body, _ = exporter.from_notebook_node(
         as_node({**nb, "metadata": metadata, "cells": page_cells(nb["cells"])})
     )
-    title = _title(nb) or fallback_title
-    return render_page("evidence/templates/notebook.html", title=title, body=Markup(body))
+    main = render("evidence/templates/cells.html", "notebook", Markup(body))
+    return page(_title(nb) or fallback_title, main)
 
 
 def page(title: str, body: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 
 from fusionkit.errors import MisuseError
@@ -17,18 +16,7 @@ DRAWINGS = "widgets/templates/drawings.html"
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _BAR, _LABEL, _GAP, _TOP, _VALUE_SPACE = 720, 14, 18, 10, 52, 110
 _LONGEST = 96  # characters of a label that fit into the width
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """One bar, in pixels, with what is written beside it."""
-
-    y: int
-    width: float
-    height: int
-    colour: str
-    column: str
-    shown: str
+Bar = tuple[int, float, str, str, str]  # y and width in pixels, colour, column, the value as text
 
 
 def bar_chart_svg(
@@ -69,7 +57,7 @@ def bar_chart_svg(
         for index, (name, group) in enumerate(zip(names, numbers, strict=True))
     ]
     words = "; ".join(
-        f"{name}: " + ", ".join(f"{bar.column} {bar.shown}" for bar in bars)
+        f"{name}: " + ", ".join(f"{column} {value}" for *_, column, value in bars)
         for name, (*_, bars) in zip(names, groups, strict=True)
     )
     step = _WIDTH // len(_COLOURS)
@@ -98,12 +86,11 @@ def _shown(number: float | None, unit: str) -> str:
 
 def _group(
     name: str, numbers: Sequence[float | None], values: Sequence[str], largest: float, unit: str, top: int
-) -> tuple[str, str, int, list[_Bar]]:
+) -> tuple[str, str, int, list[Bar]]:
     """Name, short name, where that stands, and the bars of one row."""
     short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
-    bars = []
+    bars: list[Bar] = []
     for index, (column, number) in enumerate(zip(values, numbers, strict=True)):
         width = round((number or 0) / largest * (_WIDTH - _VALUE_SPACE), 2)
-        y = top + _LABEL + index * _BAR
-        bars.append(_Bar(y, width, _BAR - 2, _COLOURS[index], column, _shown(number, unit)))
+        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _shown(number, unit)))
     return name, short, top + _LABEL - 5, bars

@@ -41,19 +41,6 @@ class DrawnNode:
         return tuple(_cut(line) for line in (self.name, self.call, *self.notes) if line)
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """A node where it is drawn, in pixels. `lines`: where each stands, its text, and whether it is bold."""
-
-    node: DrawnNode
-    words: str
-    left: float
-    top: float
-    width: float
-    height: float
-    lines: tuple[tuple[float, str, bool], ...]
-
-
 def graph_svg(nodes: Sequence[DrawnNode], title: str, *, empty: str = NOTHING_TO_SHOW) -> str:
     """Draw `nodes`, given in topological order; operands that are not among them are left out.
 
@@ -70,13 +57,21 @@ def graph_svg(nodes: Sequence[DrawnNode], title: str, *, empty: str = NOTHING_TO
     width = max(layout.width, _width(short) + 2 * _PADDING)
     shift = (width - layout.width) / 2
     edges = [_edge([(x + shift, y + _TOP) for x, y in points]) for points in layout.lines.values()]
-    boxes = []
-    for node in nodes:
-        left, top = layout.boxes[node.name]
-        boxes.append(_box(node, left + shift, top + _TOP, *sizes[node.name]))
-    words = "; ".join(box.words for box in boxes)
+    boxes = [
+        (
+            node,
+            _words(node),
+            layout.boxes[node.name][0] + shift,
+            layout.boxes[node.name][1] + _TOP,
+            *sizes[node.name],
+        )
+        for node in nodes
+    ]
+    words = "; ".join(map(_words, nodes))
     key = drawing_key(title, words)
-    return render(DRAWINGS, "graph", key, title, words, width, layout.height + _TOP, short, edges, boxes)
+    return render(
+        DRAWINGS, "graph", key, title, words, width, layout.height + _TOP, short, edges, boxes, DIFFERS
+    )
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
@@ -104,14 +99,6 @@ def _words(node: DrawnNode) -> str:
     of = f" of {', '.join(node.operands)}" if node.operands else ""
     notes = f" ({', '.join(node.notes)})" if node.notes else ""
     return f"{node.name}: {node.call or node.role}{of}{notes}"
-
-
-def _box(node: DrawnNode, left: float, top: float, width: float, height: float) -> _Box:
-    lines = tuple(
-        (top + (index + 1) * _LINE - 1, line, index == 0 or line.startswith(DIFFERS))
-        for index, line in enumerate(node.lines)
-    )
-    return _Box(node, _words(node), left, top, width, height, lines)
 
 
 def _edge(points: Sequence[tuple[float, float]]) -> tuple[str, str]:
