@@ -25,10 +25,10 @@ def environment() -> dict[str, str | None]:
 
 
 def package_sha256() -> str:
-    """SHA-256 over names and contents of fusionkit's own Python files: tells two development states apart."""
+    """SHA-256 over names and contents of fusionkit's own Python files and templates: tells two development states apart."""
     root = Path(fusionkit.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted([*root.rglob("*.py"), *root.glob("*/templates/*")]):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -23,4 +23,6 @@ def test_no_source_file_is_ignored():
         "tools",
     ]
     ignored = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [name for name in ignored if name.endswith((".py", ".ipynb", ".yaml"))] == []
+    assert [
+        name for name in ignored if name.endswith((".py", ".ipynb", ".yaml", ".html", ".j2", ".css"))
+    ] == []

@@ -1,142 +1,109 @@
-"""HTML from notebooks made inert: no script, no frame, no form, and nothing that is fetched from elsewhere.
+"""HTML from notebooks made inert by allow-lists: nh3 keeps the tags and attributes named here, and drops all others.
 
-Each piece (a cell's markdown, one output) is cleaned by itself and comes out balanced, so that a tag left
-open in one cannot swallow what follows. Rules are in the tables below; what no rule names is kept.
+Each piece (a cell's markdown, one output) is parsed as a browser parses it and comes out balanced, so that a tag
+left open in one cannot swallow what follows. CSS keeps the functions named here; nothing in it loads a file.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from html.parser import HTMLParser
 
-_DROPPED_WITH_CONTENT = frozenset({"script", "iframe", "object", "applet", "template", "noembed", "noframes"})
-_DROPPED_TAGS = frozenset(
-    {
-        "link",
-        "meta",
-        "base",
-        "html",
-        "head",
-        "body",
-        "title",
-        "embed",
-        "frame",
-        "frameset",
-        "noscript",
-        "portal",
-    }
-    | {"form", "input", "button", "select", "textarea", "dialog", "plaintext", "xmp"}
-    | {"audio", "video", "source", "track"}
+import nh3
+
+_SVG_TAGS = """
+    svg g defs symbol use path rect circle ellipse line polyline polygon text tspan title desc marker linearGradient
+    radialGradient stop clipPath mask pattern image style
+"""
+_TAGS = nh3.ALLOWED_TAGS | {"tfoot", "section", "font", "big", *_SVG_TAGS.split()}
+_DROPPED_WITH_CONTENT = "script iframe object applet template noembed noframes metadata"
+# An attribute of another namespace goes by its local name: href for xlink:href, xlink for xmlns:xlink.
+_ATTRIBUTES = """
+    id class style title role lang dir tabindex alt src href open type media colspan rowspan scope headers span align valign
+    width height border color bgcolor size face cellpadding cellspacing start reversed datetime
+    xmlns xlink space version viewBox preserveAspectRatio transform d points pathLength x y x1 y1 x2 y2 cx cy r rx ry
+    dx dy fx fy offset rotate fill fill-opacity fill-rule stroke stroke-width stroke-opacity stroke-dasharray
+    stroke-dashoffset stroke-linecap stroke-linejoin stroke-miterlimit opacity visibility clip-path clip-rule mask
+    marker-start marker-mid marker-end stop-color stop-opacity font-family font-size font-weight font-style text-anchor
+    dominant-baseline textLength gradientUnits gradientTransform spreadMethod patternUnits patternTransform
+    clipPathUnits maskUnits markerWidth markerHeight markerUnits refX refY orient overflow vector-effect
+"""
+_TEXT_ATTRIBUTES = {"id", "class", "title", "alt", "headers"}
+_IMAGE_DATA = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml)[;,]", re.IGNORECASE)
+_PART = re.compile("#")
+_LINK = re.compile(r"https?:|mailto:|[^:]*$|[^:]*[/?#]", re.IGNORECASE)
+# In CSS: what is no function, or rule with @, of these. url(#id) refers to a part of the same drawing.
+_CSS_FUNCTIONS = (
+    r"url\(\s*['\"]?#|(?:rgba?|hsla?|calc|min|max|clamp|var|(?:repeating-)?(?:linear|radial|conic)-gradient"
+    r"|not|is|where|has|nth-[a-z-]+|lang|minmax|repeat|translate[xyz]?|scale[xyz]?|rotate|skew[xy]?|matrix)\("
 )
-_VOID = frozenset({"area", "br", "col", "hr", "img", "wbr"})
-_DROPPED_ATTRIBUTES = frozenset(
-    {
-        "srcset",
-        "srcdoc",
-        "poster",
-        "data",
-        "action",
-        "formaction",
-        "ping",
-        "background",
-        "manifest",
-        "codebase",
-    }
-    | {"cite", "longdesc", "autofocus", "contenteditable", "target"}
+_CSS_REFUSED = re.compile(
+    rf"[\\]|@(?!media\b|supports\b|page\b)[\w-]*[^;{{}}]*;?|(?<![\w-])(?!{_CSS_FUNCTIONS})[\w-]+\([^)<]*\)?",
+    re.IGNORECASE,
 )
-_LINKED = frozenset({"src", "href", "xlink:href"})
-_IMAGE_DATA = re.compile(r"^data:image/(png|jpeg|gif|webp|svg\+xml)[;,]", re.IGNORECASE)
-_SAFE_LINK = re.compile(r"^(https?:|mailto:|#|[^:]*$|[^:]*[/?#])", re.IGNORECASE)
-_CSS_FETCH = re.compile(r"@import[^;}]*;?|(?:url|image-set|src)\s*\([^)]*\)?|expression\s*\(", re.IGNORECASE)
-_NAME = re.compile(r"^[a-z][a-z0-9:_.-]*$", re.IGNORECASE)
+# nh3 writes < and > in attributes as entities, so that a tag ends at the first >.
+_PIECE = re.compile(
+    r"(?P<style><style[^>]*>)(?P<css>.*?)</style>|<img(?![^>]* src=\")(?:[^>]* alt=\"(?P<alt>[^\"]+)\")?[^>]*>",
+    re.DOTALL,
+)
+# Parts of drawings and formulas. Where one stands outside a drawing, nh3 would drop what it holds too.
+_PART_TAG = re.compile(
+    r"<(?P<end>/?)(?P<name>svg|animate|circle|defs|desc|discard|ellipse|filter|g|line|path|pattern|polygon|polyline|rect"
+    r"|set|stop|switch|symbol|text|title|tspan|use|view|none|semantics|annotation|annotation-xml"
+    r"|m(?!ain\b|ap\b|ark\b|arquee\b|enu\b|eta\b|eter\b)[a-z]+)(?=[\s/>])[^>]*>",
+    re.IGNORECASE,
+)
 
 
 def clean_html(source: str | bytes) -> str:
     """`source` without anything active or fetched; an image that is not embedded becomes its text."""
-    cleaner = _Cleaner()
-    cleaner.feed(source.decode("utf-8", "replace") if isinstance(source, bytes) else source)
-    cleaner.close()
-    return cleaner.text()
+    text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
+    text = text.encode("utf-8", "replace").decode()  # nh3 takes no half of a surrogate pair
+    cleaned = _CLEANER.clean(_without_stray_parts(text))
+    return _PIECE.sub(_clean_piece, cleaned).replace("&nbsp;", "\N{NO-BREAK SPACE}")
 
 
-class _Cleaner(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=False)
-        self._pieces: list[str] = []
-        self._open: list[str] = []
-        self._dropping: list[str] = []
+def _without_stray_parts(text: str) -> str:
+    """Drop the tags of parts that stand outside a drawing; their text stays. What this misses, nh3 drops."""
+    depth = 0
 
-    def text(self) -> str:
-        return "".join(self._pieces) + "".join(f"</{tag}>" for tag in reversed(self._open))
+    def kept(tag: re.Match[str]) -> str:
+        nonlocal depth
+        if tag["name"].lower() != "svg":
+            return tag[0] if depth else ""
+        if not tag[0].endswith("/>"):
+            depth = max(0, depth + (-1 if tag["end"] else 1))
+        return tag[0]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _DROPPED_WITH_CONTENT:
-            self._dropping.append(tag)
-        names_picture = tag == "title" and "svg" in self._open
-        if self._dropping or (tag in _DROPPED_TAGS and not names_picture) or not _NAME.match(tag):
-            return
-        kept = _clean_attributes(tag, attrs)
-        if tag == "img" and not any(name == "src" for name, _ in kept):
-            alternative = next((value for name, value in attrs if name == "alt" and value), "not embedded")
-            self._pieces.append(f"<em>[image: {html.escape(alternative)}]</em>")
-            return
-        attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in kept)
-        self._pieces.append(f"<{tag}{attributes}>")
-        if tag not in _VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._dropping:
-            if tag == self._dropping[-1]:
-                self._dropping.pop()
-            return
-        if tag in self._open:
-            while (last := self._open.pop()) != tag:
-                self._pieces.append(f"</{last}>")
-            self._pieces.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        if self._dropping:
-            return
-        if self._open and self._open[-1] == "style":
-            self._pieces.append(_CSS_FETCH.sub("", data).replace("<", ""))
-        else:
-            self._pieces.append(html.escape(data, quote=False))
-
-    def handle_entityref(self, name: str) -> None:
-        if not self._dropping:
-            self._pieces.append(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        if not self._dropping:
-            self._pieces.append(f"&#{name};")
+    return _PART_TAG.sub(kept, text)
 
 
-def _clean_attributes(tag: str, attrs: list[tuple[str, str | None]]) -> list[tuple[str, str]]:
-    kept = []
-    for name, value in ((name.lower(), value or "") for name, value in attrs):
-        if name.startswith("on") or name in _DROPPED_ATTRIBUTES or not _NAME.match(name):
-            continue
-        if name in _LINKED and not _is_harmless(tag, name, value):
-            continue
-        if name != "href":
-            value = _CSS_FETCH.sub(_keep_local, value) if name not in _LINKED else value
-        kept.append((name, value))
-    return kept
+def _clean_piece(piece: re.Match[str]) -> str:
+    """A stylesheet with local CSS only, the text of an image that is not embedded."""
+    if piece["style"]:
+        return f"{piece['style']}{_local_css(piece['css']).replace('<', '')}</style>"
+    return f"<em>[image: {piece['alt'] or 'not embedded'}]</em>"
 
 
-def _is_harmless(tag: str, name: str, value: str) -> bool:
+def _clean_attribute(tag: str, name: str, value: str) -> str | None:
+    """The value without what a browser would fetch; None where the attribute must go."""
+    if name not in ("href", "src"):
+        return value if name in _TEXT_ATTRIBUTES or name.startswith("aria-") else _local_css(value)
     target = re.sub(r"[\s\x00-\x1f]+", "", value)
-    if tag == "a" and name == "href":
-        return bool(_SAFE_LINK.match(target))
-    return bool(_IMAGE_DATA.match(target)) or (name != "src" and target.startswith("#"))
+    allowed = {"a": _LINK, "img": _IMAGE_DATA, "image": _IMAGE_DATA}.get(tag, _PART).match(target)
+    return value if allowed else None
 
 
-def _keep_local(match: re.Match[str]) -> str:
-    """SVG refers to its own parts by url(#id)."""
-    return match[0] if re.match(r"url\s*\(\s*['\"]?#", match[0], re.IGNORECASE) else ""
+def _local_css(text: str) -> str:
+    """CSS without escapes, rules and functions that could load a file; a space in place of each, to join no two parts."""
+    return _CSS_REFUSED.sub(" ", text)
+
+
+_CLEANER = nh3.Cleaner(
+    tags=_TAGS,
+    clean_content_tags=set(_DROPPED_WITH_CONTENT.split()),
+    attributes={"*": set(_ATTRIBUTES.split())},
+    generic_attribute_prefixes={"aria-"},
+    attribute_filter=_clean_attribute,
+    url_schemes={"http", "https", "mailto", "data"},
+    link_rel=None,
+)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import html
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from fusionkit.templates import render
 
 _WIDGET = re.compile(r"^application/vnd\.jupyter\.widget")
 _WIDGET_NOTE = (
@@ -17,9 +18,9 @@ _ACTIVE = frozenset(
     {"application/javascript", "text/javascript", "application/ecmascript", "text/vnd.mermaid"}
 )
 _REPR = frozenset({"text/plain"})
-_SMALL_NUMBER = re.compile(r"\b[0-9.]+e-[0-9]+\b")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST_ERROR = 600
+_TEMPLATE = "evidence/templates/cells.html"
 
 Cell = dict[str, Any]
 
@@ -39,57 +40,36 @@ def page_cells(cells: Sequence[Mapping[str, Any]]) -> list[Cell]:
     return kept
 
 
-def badge(verdict: str) -> str:
-    """A verdict as the pages show it."""
-    kind = re.sub(r"[^a-z]+", "-", verdict.lower())
-    return f'<span class="badge {kind}">{html.escape(verdict)}</span>'
-
-
-def gate_table(gates: Sequence[Mapping[str, str]]) -> str:
-    """Name, verdict and reason of each gate."""
-    rows = "".join(
-        f"<tr><td>{html.escape(gate['name'])}</td><td>{badge(gate['verdict'])}</td>"
-        f"<td>{_told_whole(gate['reason'])}</td></tr>"
-        for gate in gates
-    )
-    return f"<table><thead><tr><th>gate</th><th>verdict</th><th>reason</th></tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _told_whole(text: str) -> str:
-    """Escaped, with no line break inside 1e-06."""
-    return _SMALL_NUMBER.sub(r'<span class="number">\g<0></span>', html.escape(text))
-
-
 def _answer(cells: Sequence[Mapping[str, Any]]) -> str:
-    """What the notebook found, or where it broke; "" where it says neither."""
+    """What the notebook came to, or where it broke; "" where it says neither."""
     code = [(n, cell) for n, cell in enumerate(cells, start=1) if cell["cell_type"] == "code"]
     outputs = [(number, output) for number, cell in code for output in cell["outputs"]]
     for number, output in outputs:
         if output["output_type"] == "error":
-            told = " ".join(_ANSI.sub("", f"{output['ename']}: {output['evalue']}").split())
-            short = told if len(told) <= _LONGEST_ERROR else f"{told[:_LONGEST_ERROR]} ..."
-            return f"<p>{badge('BROKEN')} in cell {number}: {html.escape(short)}</p>"
+            error = " ".join(_ANSI.sub("", f"{output['ename']}: {output['evalue']}").split())
+            short = error if len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]} ..."
+            return render(_TEMPLATE, "broken", f"in cell {number}: {short}")
     for _, output in outputs:
-        found = _told(output)
-        if found is not None:
-            gates = gate_table(found["gates"]) if found["gates"] else html.escape(found["reason"])
-            return f"<p>{badge(found['verdict'])}</p>{gates}"
+        outcome = _outcome(output)
+        if outcome is not None:
+            return render(_TEMPLATE, "outcome", outcome)
     started = [n for n, cell in code if cell.get("execution_count") is not None]
     if started and any(cell.get("execution_count") is None and cell["source"] for _, cell in code):
-        return f"<p>{badge('BROKEN')} not run to the end; the last cell that was started is cell {started[-1]}</p>"
+        text = f"not run to the end; the last cell that was started is cell {started[-1]}"
+        return render(_TEMPLATE, "broken", text)
     return ""
 
 
-def _told(output: Mapping[str, Any]) -> dict[str, Any] | None:
+def _outcome(output: Mapping[str, Any]) -> dict[str, Any] | None:
     """What `views.outcome` put into an output's metadata: verdict, reason, gates; None where it did not."""
-    found = output.get("metadata", {}).get("text/html")
-    found = found.get("fusionkit") if isinstance(found, dict) else None
-    if not isinstance(found, dict):
+    outcome = output.get("metadata", {}).get("text/html")
+    outcome = outcome.get("fusionkit") if isinstance(outcome, dict) else None
+    if not isinstance(outcome, dict):
         return None
-    gates = [gate for gate in found.get("gates") or () if isinstance(gate, dict)]
+    gates = [gate for gate in outcome.get("gates") or () if isinstance(gate, dict)]
     return {
-        "verdict": str(found.get("verdict", "")),
-        "reason": str(found.get("reason", "")),
+        "verdict": str(outcome.get("verdict", "")),
+        "reason": str(outcome.get("reason", "")),
         "gates": [{key: str(gate.get(key, "")) for key in ("name", "verdict", "reason")} for gate in gates],
     }
 
@@ -116,7 +96,7 @@ def _with_parameters(cells: list[Cell]) -> list[Cell]:
 
 def _literals(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Name -> value of a cell of plain assignments of literals; None for any other cell."""
-    found: dict[str, Any] = {}
+    literals: dict[str, Any] = {}
     try:
         for statement in ast.parse("" if cell is None else "".join(cell["source"])).body:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -126,25 +106,18 @@ def _literals(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
                 target = statement.target
             if not isinstance(target, ast.Name):
                 return None
-            found[target.id] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+            literals[target.id] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
     except (SyntaxError, ValueError, TypeError):
         return None
-    return found
+    return literals
 
 
 def _parameter_list(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """What the notebook was given; those that differ from its defaults stand out, empty ones are only named."""
     values = {**defaults, **given}
-    told = {name: _value(value) for name, value in values.items()}
-    items = "".join(
-        f"<div{'' if values[name] == defaults.get(name) else ' class=changed'}>"
-        f"<dt>{html.escape(name)}</dt> <dd>{html.escape(text)}</dd></div>"
-        for name, text in told.items()
-        if text
-    )
-    unset = ", ".join(name for name, text in told.items() if not text)
-    rest = f'<div class="unset">not set: {html.escape(unset)}</div>' if unset else ""
-    return f'<dl class="parameters">{items}{rest}</dl>'
+    texts = {name: _value(value) for name, value in values.items()}
+    listed = [(name, text, values[name] != defaults.get(name)) for name, text in texts.items() if text]
+    return render(_TEMPLATE, "parameters", listed, [name for name, text in texts.items() if not text])
 
 
 def _value(value: Any) -> str:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from fusionkit.match.explanation.explain import SiteExplanation
-from fusionkit.widgets.alignments import Explained, site_html
-from fusionkit.widgets.tables import NOTHING_TO_SHOW, breakable, nothing
-
-# The text to copy stands in a field beside the button: where a page has no clipboard, it is selected instead.
-_COPY = (
-    "const field = this.parentElement.querySelector('textarea');"
-    "const say = (text) => { this.parentElement.querySelector('[role=status]').textContent = text; };"
-    "const select = () => { field.focus(); field.select(); say('selected: press Ctrl+C to copy'); };"
-    "if (navigator.clipboard) navigator.clipboard.writeText(field.value).then(() => say('copied'), select);"
-    "else select();"
-)
-_FIELD = (
-    "display:block;box-sizing:border-box;width:100%;resize:vertical;font-size:12px;line-height:1.4;padding:6px 8px;"
-    "font-family:ui-monospace,Menlo,Consolas,DejaVu Sans Mono,monospace;color:inherit;background:transparent;"
-    "border:1px solid #8c959f;border-radius:4px"
-)
+from fusionkit.templates import breakable, render
+from fusionkit.widgets.alignments import TEMPLATE, Explained, site_html
+from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing
 
 
 def aligner(explained: Explained, *, empty: str = NOTHING_TO_SHOW) -> Any | None:
@@ -44,11 +30,7 @@ def aligner(explained: Explained, *, empty: str = NOTHING_TO_SHOW) -> Any | None
 def copyable(edit: str) -> str:
     """The edit in a field that can be selected, with a button that copies it."""
     rows = edit.count("\n") + 1 + sum(len(line) // 90 for line in edit.splitlines())
-    return (
-        f'<div><textarea readonly rows="{rows}" aria-label="edit" style="{_FIELD}">\n{html.escape(edit)}</textarea>'
-        f'<button type="button" style="margin-top:4px;cursor:pointer" onclick="{html.escape(_COPY)}">copy edit</button> '
-        '<span role="status" style="font-size:12px"></span></div>'
-    )
+    return render(TEMPLATE, "copyable", edit, rows)
 
 
 class _Aligner:
@@ -63,7 +45,7 @@ class _Aligner:
         self._sites = ipywidgets.Dropdown(options=self._options(names[0]), description="site", layout=wide)
         self._previous = ipywidgets.Button(description="previous miss", icon="arrow-left")
         self._next = ipywidgets.Button(description="next miss", icon="arrow-right")
-        self._told = ipywidgets.HTML()
+        self._position = ipywidgets.HTML()
         self._shown = ipywidgets.HTML()
         self._patterns.observe(self._on_pattern, names="value")
         self._sites.observe(self._on_site, names="value")
@@ -73,7 +55,7 @@ class _Aligner:
         self.box = ipywidgets.VBox(
             [
                 ipywidgets.HBox([self._patterns, self._sites], layout=row),
-                ipywidgets.HBox([self._previous, self._next, self._told], layout=row),
+                ipywidgets.HBox([self._previous, self._next, self._position], layout=row),
                 self._shown,
             ]
         )
@@ -104,7 +86,7 @@ class _Aligner:
         self._previous.disabled = place == 0
         self._next.disabled = place == len(self._misses) - 1
         at = f", {breakable(site.source)}" if site.source else ""
-        self._told.value = f"miss {place + 1} of {len(self._misses)}{at}"
+        self._position.value = f"miss {place + 1} of {len(self._misses)}{at}"
         self._shown.value = site_html(pattern, site, copyable)
 
 

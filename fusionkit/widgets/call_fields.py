@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup, escape
 
 from fusionkit.match.explanation.causes import Cause
 from fusionkit.match.explanation.rows import AlignedRow
@@ -61,14 +62,14 @@ def read_call(text: str) -> CallText:
     return CallText(op, tuple(_field(part) for part in texts))
 
 
-def call_html(text: str, marked: Collection[int] = ()) -> str:
+def call_html(text: str, marked: Collection[int] = ()) -> Markup:
     """The call as escaped HTML that may break after a comma or between the parts of a name; `marked` fields stand out."""
     call = read_call(text)
     op = _shown(call.op, OP in marked)
     if call.fields is None:
         return op
-    inner = ", ".join(_shown(field.shown, place in marked) for place, field in enumerate(call.fields))
-    return f"{op}(<wbr>{inner})"
+    inner = Markup(", ").join(_shown(field.shown, place in marked) for place, field in enumerate(call.fields))
+    return Markup("{}(<wbr>{})").format(op, inner)
 
 
 def differing_fields(
@@ -100,13 +101,13 @@ def _pairs(ours: CallText, theirs: CallText, names: Mapping[str, str]) -> list[P
     mine, other = ours.fields or (), theirs.fields or ()
     places = _by_name(mine), _by_name(other)
     keys = dict.fromkeys([*places[0], *places[1]])
-    found: list[Pair] = []
+    differing: list[Pair] = []
     for key in keys:
         a, b = places[0].get(key), places[1].get(key)
         same = a is not None and b is not None and _renamed(mine[a].text, names) == other[b].text
         if not same:
-            found.append((a, b))
-    return found
+            differing.append((a, b))
+    return differing
 
 
 def _by_name(fields: Sequence[Field]) -> dict[str | int, int]:
@@ -130,8 +131,8 @@ def _of_cause(
         return exact
     if cause.type == "kwargs_structure":
         lone = [(a, b) for a, b in pairs if a is None or b is None]
-        told = {word for text in (cause.expected, cause.actual) for word in _WORD.findall(text)}
-        named = [(a, b) for a, b in lone if _keyword(mine, a) in told or _keyword(other, b) in told]
+        words = {word for text in (cause.expected, cause.actual) for word in _WORD.findall(text)}
+        named = [(a, b) for a, b in lone if _keyword(mine, a) in words or _keyword(other, b) in words]
         return named or lone
     literal: list[Pair] = [(a, b) for a, b in pairs if b is not None and _plain(other[b].text) == wanted[1]]
     return literal or [(a, b) for a, b in pairs if a is not None and _is_node(mine[a].text, names)]
@@ -155,18 +156,16 @@ def _plain(text: str) -> str:
 
 
 def _field(part: str) -> Field:
-    found = _KEYWORD.fullmatch(part)
-    return Field(found[1], found[2]) if found else Field("", part)
+    keyword = _KEYWORD.fullmatch(part)
+    return Field(keyword[1], keyword[2]) if keyword else Field("", part)
 
 
-def _shown(text: str, marked: bool) -> str:
-    shown = html.escape(text)
-    if _is_name(text):
-        shown = shown.replace(".", ".<wbr>")
+def _shown(text: str, marked: bool) -> Markup:
+    shown = Markup(".<wbr>").join(text.split(".")) if _is_name(text) else escape(text)
     unbroken = ";white-space:nowrap" if _NUMBER.fullmatch(text) else ""
     if marked:
-        return f'<mark style="{_MARKED}{unbroken}">{shown}</mark>'
-    return f'<span style="{unbroken[1:]}">{shown}</span>' if unbroken else shown
+        return Markup('<mark style="{}">{}</mark>').format(_MARKED + unbroken, shown)
+    return Markup('<span style="{}">{}</span>').format(unbroken[1:], shown) if unbroken else shown
 
 
 def _is_name(text: str) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
 from fusionkit.errors import MisuseError
+from fusionkit.templates import render
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing, plain_text
 
+DRAWINGS = "widgets/templates/drawings.html"
 # Okabe and Ito's palette, told apart under all common colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _BAR, _LABEL, _GAP, _TOP, _VALUE_SPACE = 720, 14, 18, 10, 52, 110
 _LONGEST = 96  # characters of a label that fit into the width
+Bar = tuple[int, float, str, str, str]  # y and width in pixels, colour, column, the value as text
 
 
 def bar_chart_svg(
@@ -50,16 +52,23 @@ def bar_chart_svg(
     names = [plain_text(row.get(label)) for row in rows]
     largest = max((n for group in numbers for n in group if n is not None), default=0.0) or 1.0
     group_height = _LABEL + _BAR * len(values) + _GAP
-    bars = [
+    groups = [
         _group(name, group, values, largest, unit, _TOP + index * group_height)
         for index, (name, group) in enumerate(zip(names, numbers, strict=True))
     ]
     words = "; ".join(
-        f"{name}: "
-        + ", ".join(f"{column} {_shown(n, unit)}" for column, n in zip(values, group, strict=True))
-        for name, group in zip(names, numbers, strict=True)
+        f"{name}: " + ", ".join(f"{column} {value}" for *_, column, value in bars)
+        for name, (*_, bars) in zip(names, groups, strict=True)
     )
-    return _svg(title, words, [_legend(values), *bars], _TOP + len(rows) * group_height)
+    step = _WIDTH // len(_COLOURS)
+    legend = [(index * step, _COLOURS[index], column) for index, column in enumerate(values)]
+    height = _TOP + len(rows) * group_height
+    return render(DRAWINGS, "chart", drawing_key(title, words), title, words, _WIDTH, height, legend, groups)
+
+
+def drawing_key(title: str, words: str) -> str:
+    """An id made from the content, so that two drawings on a page differ."""
+    return hashlib.sha256(f"{title}\n{words}".encode()).hexdigest()[:12]
 
 
 def _number(row: Mapping[str, object], column: str) -> float | None:
@@ -75,44 +84,13 @@ def _shown(number: float | None, unit: str) -> str:
     return "no value" if number is None else f"{plain_text(number)} {unit}".rstrip()
 
 
-def _text(x: float, y: float, content: str, extra: str = "") -> str:
-    return f'<text x="{x:g}" y="{y:g}" fill="currentColor"{extra}>{html.escape(content)}</text>'
-
-
 def _group(
     name: str, numbers: Sequence[float | None], values: Sequence[str], largest: float, unit: str, top: int
-) -> str:
+) -> tuple[str, str, int, list[Bar]]:
+    """Name, short name, where that stands, and the bars of one row."""
     short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
-    parts = [f"<g><title>{html.escape(name)}</title>", _text(0, top + _LABEL - 5, short)]
+    bars: list[Bar] = []
     for index, (column, number) in enumerate(zip(values, numbers, strict=True)):
-        y = top + _LABEL + index * _BAR
         width = round((number or 0) / largest * (_WIDTH - _VALUE_SPACE), 2)
-        parts.append(
-            f'<rect x="0" y="{y}" width="{width:g}" height="{_BAR - 2}" fill="{_COLOURS[index]}">'
-            f"<title>{html.escape(column)}: {html.escape(_shown(number, unit))}</title></rect>"
-        )
-        parts.append(_text(width + 5, y + _BAR - 4, _shown(number, unit)))
-    return "".join(parts) + "</g>"
-
-
-def _legend(values: Sequence[str]) -> str:
-    step = _WIDTH // len(_COLOURS)
-    return "".join(
-        f'<rect x="{index * step}" y="28" width="12" height="12" fill="{_COLOURS[index]}"/>'
-        + _text(index * step + 17, 38, column)
-        for index, column in enumerate(values)
-    )
-
-
-def _svg(title: str, words: str, parts: Sequence[str], height: int) -> str:
-    """Wrap `parts`; ids come from the content, so that two charts on a page differ."""
-    key = hashlib.sha256("\n".join([title, words]).encode("utf-8")).hexdigest()[:12]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="t{key} d{key}" '
-        f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        'style="max-width:100%;height:auto" font-family="sans-serif" font-size="12">'
-        f'<title id="t{key}">{html.escape(title)}</title><desc id="d{key}">{html.escape(words)}</desc>'
-        + _text(0, 16, title, ' font-weight="bold" font-size="14"')
-        + "".join(parts)
-        + "</svg>"
-    )
+        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _shown(number, unit)))
+    return name, short, top + _LABEL - 5, bars

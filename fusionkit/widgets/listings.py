@@ -3,63 +3,48 @@
 from __future__ import annotations
 
 import ast
-import html
 import textwrap
 from collections.abc import Collection, Sequence
 
 from fusionkit.subjects.fragments import SourceFragment
-from fusionkit.widgets.tables import HEADING, breakable
+from fusionkit.templates import render
 
-_PRE = (
-    "margin:4px 0;padding:8px 10px;border:1px solid #8c959f;border-radius:4px;overflow-x:auto;"
-    "line-height:1.35;font-size:12px"
-)
-_NOTE = "font-size:13px;margin:2px 0 1em"
-_FOLDED = "font-size:13px;margin:2px 0"
-# Tints that leave the text's own colour readable on light and dark.
-_ADDED, _REMOVED, _MARKED = "#2da44e38", "#cf222e38", "#d4a72c55"
+_TEMPLATE = "widgets/templates/listings.html"
 _LONGEST_WHOLE = 40  # lines of a function that are shown without leaving any out
 _BEFORE_CALL, _AFTER_CALL = 8, 3
+
+
+Line = tuple[str, str]  # its kind ("" for plain text) and its text
 
 
 def listing(content: str, caption: str) -> str:
     """`content` as preformatted text below a caption; a unified diff has its lines tinted."""
     lines = content.rstrip("\n").splitlines()
     is_diff = any(line.startswith("@@ ") for line in lines)
-    body = "\n".join(_diff_line(line) if is_diff else html.escape(line) for line in lines)
-    return f'<p style="{HEADING}">{breakable(caption)}</p><pre style="{_PRE}">{body}</pre>'
+    return render(
+        _TEMPLATE, "listing", caption, [_diff_line(line) if is_diff else ("", line) for line in lines]
+    )
 
 
 def fragment_listing(item: SourceFragment) -> str:
     """Source with line numbers, its call marked; a long function is cut to what matters, the whole is folded."""
     where = f"{item.primitive}: {item.qualname} ({item.file}:{item.call_line or item.first_line})"
-    title = f'<p style="{HEADING}">{breakable(where)}</p>'
     lines = item.text.splitlines()
-    if not lines:
-        return f"{title}<p>source not found</p>{_note(item)}"
     kept = _kept_lines(item.text, None if item.call_line is None else item.call_line - item.first_line)
-    whole = ""
-    if len(kept) < len(lines):
-        last = item.first_line + len(lines) - 1
-        whole = (
-            f'<details style="{_FOLDED}"><summary>all {len(lines)} lines, {item.first_line} to {last}</summary>'
-            f'<pre style="{_PRE}">{_numbered(item, lines, range(len(lines)))}</pre></details>'
-        )
-    return f'{title}<pre style="{_PRE}">{_numbered(item, lines, kept)}</pre>{whole}{_note(item)}'
+    whole = _numbered(item, lines, range(len(lines))) if len(kept) < len(lines) else []
+    span = f"{len(lines)} lines, {item.first_line} to {item.first_line + len(lines) - 1}"
+    return render(_TEMPLATE, "fragment", where, _numbered(item, lines, kept), whole, span, *_origin(item))
 
 
 def diff_block(content: str) -> str:
     """Lines that begin with `+` or `-` as preformatted, tinted text that wraps."""
-    body = "\n".join(_diff_line(line) for line in content.rstrip("\n").splitlines())
-    return f'<pre style="{_PRE};white-space:pre-wrap;overflow-wrap:anywhere">{body}</pre>'
+    return render(_TEMPLATE, "pre", [_diff_line(line) for line in content.rstrip("\n").splitlines()], True)
 
 
-def _diff_line(line: str) -> str:
-    text = html.escape(line)
+def _diff_line(line: str) -> Line:
     if line.startswith(("--- ", "+++ ", "@@ ")):
-        return f"<strong>{text}</strong>"
-    tint = {"+": _ADDED, "-": _REMOVED}.get(line[:1])
-    return f'<span style="background:{tint}">{text}</span>' if tint else text
+        return "head", line
+    return {"+": "added", "-": "removed"}.get(line[:1], ""), line
 
 
 def _kept_lines(text: str, call: int | None) -> list[int]:
@@ -89,28 +74,24 @@ def _signature_and_docstring(text: str) -> tuple[range, range]:
     return range(first.lineno - 1), docstring
 
 
-def _numbered(item: SourceFragment, lines: Sequence[str], kept: Collection[int]) -> str:
+def _numbered(item: SourceFragment, lines: Sequence[str], kept: Collection[int]) -> list[Line]:
     """The kept lines with their numbers; a line of dots for each gap, the call marked."""
-    shown = []
+    shown: list[Line] = []
     for index, line in enumerate(lines):
         if index in kept:
             number = item.first_line + index
-            text = html.escape(f"{number:>5}  {line}")
-            called = number == item.call_line
-            shown.append(f'<span style="background:{_MARKED}">{text}</span>' if called else text)
+            shown.append(("called" if number == item.call_line else "", f"{number:>5}  {line}"))
         elif index == 0 or index - 1 in kept:
-            shown.append("    \N{VERTICAL ELLIPSIS}")
-    return "\n".join(shown)
+            shown.append(("", "    \N{VERTICAL ELLIPSIS}"))
+    return shown
 
 
-def _note(item: SourceFragment) -> str:
+def _origin(item: SourceFragment) -> tuple[str, str]:
     """Where the fragment's values come from, and the modules that run it."""
     values = "; ".join(
         f"{value.name}: {value.kind.replace('_', ' ')}"
         + (f" {value.dtype}{list(value.shape)}" if value.shape else "")
         for value in item.parameters
     )
-    modules = ", ".join(item.modules[:6]) + (
-        f" and {len(item.modules) - 6} more" if len(item.modules) > 6 else ""
-    )
-    return f'<p style="{_NOTE}">values: {html.escape(values or "none")}<br>run by: {breakable(modules)}</p>'
+    more = len(item.modules) - 6
+    return values, ", ".join(item.modules[:6]) + (f" and {more} more" if more > 0 else "")

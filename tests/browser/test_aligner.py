@@ -9,7 +9,7 @@ import pytest
 from missed_sites import BARE, DIM, ORDER, SITE, site_of
 
 from fusionkit.evidence.clean_html import clean_html
-from fusionkit.evidence.page_css import PAGE_CSS
+from fusionkit.evidence.html import page
 from fusionkit.widgets.alignments import alignments_html
 
 pytestmark = pytest.mark.browser
@@ -92,9 +92,7 @@ def page_file(tmp_path):
     path = tmp_path / "page.html"
     sites = [SITE, *(site_of(number) for number in range(1, 152)), BARE]
     body = clean_html(alignments_html({"rms_norm": sites}))
-    path.write_text(
-        f"<!doctype html><meta charset='utf-8'><style>{PAGE_CSS}</style><main>{body}</main>", "utf-8"
-    )
+    path.write_text(page("misses", f"<main>{body}</main>"), "utf-8")
     return path
 
 
