@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from fusionkit.npu.dry.cache import NAMED_WHEEL, is_set_up, soc_name
 from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.target import TARGETS, Tell, use_target
 from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu
-from fusionkit.processes import ending
+from fusionkit.processes import ending, module_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,16 @@ def _origin(facade: TorchNpu, installed: InstalledTorchNpu | None) -> str:
     if installed is not None and Path(facade.__file__).resolve().is_relative_to(installed.root):
         return "installed"
     wheel = f"the wheel in {NAMED_WHEEL}" if os.environ.get(NAMED_WHEEL) else "cached wheel"
-    if installed is None or fits(torch.__version__, installed.version):
-        return wheel
-    return f"{wheel}; the installed {installed.version or 'torch_npu'} does not fit torch {torch.__version__}"
+    return f"{wheel}{_beside(installed)}"
+
+
+def _beside(installed: InstalledTorchNpu | None) -> str:
+    """What there is to say of an installed torch_npu that npu-dry does not use."""
+    if installed is None:
+        return ""
+    if fits(torch.__version__, installed.version):
+        return f"; {installed.version} is installed"
+    return f"; the installed one, {installed.version or 'of unknown version'}, is not of torch {torch.__version__}"
 
 
 def target_states() -> list[TargetState]:
@@ -89,9 +95,10 @@ def _state(name: str) -> TargetState:
         return TargetState(
             name,
             False,
-            "not set up; `fusionkit doctor --target npu-dry` fetches torch-npu (45 MB) and tries it",
+            "not set up; `fusionkit doctor --target npu-dry` fetches torch-npu (45 MB) and tries it"
+            f"{_beside(installed_torch_npu())}",
         )
-    command = [sys.executable, "-m", "fusionkit.cli", "doctor", "--target", name]
+    command = module_command("fusionkit", "doctor", "--target", name)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode < 0:
         return TargetState(name, False, f"trying it ended with {ending(done.returncode)}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+import types
 
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.versions import PACKAGE, installed_torch_npu
+from fusionkit.npu.versions import PACKAGE
 from fusionkit.processes import BACKEND_AUTOLOAD
 
-# They look for torch_npu when they are imported, and their models call it from then on, or never.
-DECIDE_AT_IMPORT = ("diffusers", "transformers", "accelerate")
+# The function by which each says whether there is an NPU, asked again once torch_npu is hidden.
+_NPU_TESTS = {
+    "diffusers": ("diffusers.utils.import_utils", "is_torch_npu_available"),
+    "transformers": ("transformers.utils.import_utils", "is_torch_npu_available"),
+    "accelerate": ("accelerate.utils.imports", "is_npu_available"),
+}
 
 
 def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False) -> None:
@@ -38,28 +43,38 @@ def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False)
         )
 
 
-def refuse_visible_torch_npu() -> None:
-    """Raise MisuseError where this process, of target cpu, has imported torch_npu, or a library that saw it installed."""
-    if sys.modules.get(PACKAGE) is not None:
-        raise _torch_npu_is_imported("cpu")
-    early = _early_library()
-    if early and PACKAGE not in sys.modules and installed_torch_npu() is not None:
-        raise MisuseError(
-            f"target cpu: {early} was imported before it and has seen the installed torch_npu;"
-            " start a new process and choose the target first"
-        )
-
-
 def hide_torch_npu() -> None:
     """From now on, in this process, `import torch_npu` fails and `find_spec("torch_npu")` answers None.
 
     A name without a module in sys.modules is Python's own way to say so (reference, "The module cache").
+    Raises MisuseError, hiding nothing, where torch_npu is imported already, or a library goes on to see it.
     """
+    if sys.modules.get(PACKAGE) is not None:
+        raise _torch_npu_is_imported("cpu")
     sys.modules[PACKAGE] = None  # type: ignore[assignment]
+    for library, (module, function) in _NPU_TESTS.items():
+        if module in sys.modules and _sees_npu(sys.modules[module], function):
+            show_torch_npu()
+            raise MisuseError(
+                f"target cpu: {library} was imported before it and has seen the installed torch_npu; call"
+                f" fusionkit.use_target('cpu') before importing {library}"
+            )
+
+
+def show_torch_npu() -> None:
+    """Take back `hide_torch_npu`."""
+    sys.modules.pop(PACKAGE, None)
+
+
+def _sees_npu(module: types.ModuleType, function: str) -> bool:
+    try:
+        return bool(getattr(module, function)())
+    except ImportError:  # it goes on to import torch_npu, since it has seen it before
+        return True
 
 
 def _early_library() -> str | None:
-    return next((name for name in DECIDE_AT_IMPORT if name in sys.modules), None)
+    return next((name for name in _NPU_TESTS if name in sys.modules), None)
 
 
 def _torch_npu_is_imported(target: str) -> MisuseError:

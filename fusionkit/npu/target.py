@@ -9,7 +9,7 @@ from typing import Any
 from fusionkit.errors import MisuseError
 from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.library import add_cpu_kernels, define_cpu_ops, define_kit_ops
-from fusionkit.npu.order import hide_torch_npu, refuse_visible_torch_npu
+from fusionkit.npu.order import hide_torch_npu, show_torch_npu
 
 TARGETS = ("cpu", "npu-dry", "npu")
 
@@ -82,9 +82,12 @@ def _check_name(name: str) -> None:
 
 
 def _activate_cpu(_tell: Tell) -> _Active:
-    refuse_visible_torch_npu()
-    libraries = tuple(define_cpu_ops())
     hide_torch_npu()
+    try:
+        libraries = tuple(define_cpu_ops())
+    except MisuseError:
+        show_torch_npu()
+        raise
     return _Active("cpu", TorchNpu(available=False), libraries)
 
 

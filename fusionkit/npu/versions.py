@@ -30,11 +30,9 @@ def installed_torch_npu() -> InstalledTorchNpu | None:
     spec = importlib.machinery.PathFinder.find_spec(PACKAGE)
     if spec is None or not spec.has_location or spec.origin is None:
         return None
-    try:
-        version = importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        version = ""
-    return InstalledTorchNpu(Path(spec.origin).resolve().parents[1], version)
+    root = Path(spec.origin).resolve().parents[1]
+    metadata = next(iter(importlib.metadata.distributions(name=PACKAGE, path=[str(root)])), None)
+    return InstalledTorchNpu(root, "" if metadata is None else metadata.version)
 
 
 def fits(torch_version: str, torch_npu_version: str) -> bool:

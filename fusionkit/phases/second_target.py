@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import match_capture
 from fusionkit.phases.study import Study
-from fusionkit.processes import ending
+from fusionkit.processes import ending, module_command
 from fusionkit.verdict import Verdict
 
 
@@ -78,17 +77,7 @@ def capture_on(study: Study, target: str | None) -> SecondTarget | None:
 def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
     """Run `fusionkit capture`; the reason where it fails, in its own words."""
     model = study.model
-    command = [
-        sys.executable,
-        "-m",
-        "fusionkit.cli",
-        "capture",
-        model.name,
-        "--target",
-        target,
-        "--out",
-        str(out),
-    ]
+    command = module_command("fusionkit", "capture", model.name, "--target", target, "--out", str(out))
     command += ["--size", model.size, "--dtype", model.dtype, "--seed", str(model.seed)]
     command += ["--window", study.window, "--decompositions", study.decompositions]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

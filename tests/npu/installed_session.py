@@ -18,9 +18,14 @@ seen: dict[str, object] = {"installed": installed is not None and installed.vers
 sys.modules["torch_npu"] = types.ModuleType("torch_npu")
 seen["imported"] = outcome(lambda: use_target("cpu"))
 del sys.modules["torch_npu"]
-sys.modules["diffusers"] = types.ModuleType("diffusers")
+decided = types.ModuleType("diffusers.utils.import_utils")
+decided.is_torch_npu_available = lambda: True  # type: ignore[attr-defined]
+sys.modules[decided.__name__] = decided
 seen["early"] = outcome(lambda: use_target("cpu"))
-del sys.modules["diffusers"]
+del sys.modules[decided.__name__]
+seen["left"] = "torch_npu" in sys.modules
+
+import transformers  # noqa: E402 - a library that has not asked yet may come before the target
 
 facade = use_target("cpu")
 seen["again"] = use_target("cpu") is facade

@@ -12,8 +12,10 @@ from pathlib import Path
 import torch
 from dry_processes import answer, outcome
 
+from fusionkit.npu import real
 from fusionkit.npu.real import import_torch_npu, seeded_device, standin_is_loaded, synchronize
 from fusionkit.npu.target import current_device, current_target, use_target
+from fusionkit.npu.versions import InstalledTorchNpu
 
 FAKE = """
 import torch
@@ -54,6 +56,9 @@ sys.path.insert(0, str(folder))
 seen["no CANN"] = tried("raise ImportError('libhccl.so: cannot open shared object file\\nand more')")
 seen["no driver"] = tried("raise RuntimeError('drv not found')")
 seen["no device module"] = tried("")
+real.installed_torch_npu = lambda: InstalledTorchNpu(folder, "1.2.3")
+seen["another release"] = tried(FAKE)
+real.installed_torch_npu = lambda: None
 seen["no device"] = tried(FAKE)
 seen["stand-in"] = standin_is_loaded()
 

@@ -84,10 +84,11 @@ def test_a_process_of_target_cpu_sees_no_torch_npu(
     text = f"target cpu: torch_npu is imported in this process already; start a new one with {BACKEND_AUTOLOAD}=0"
     assert seen["imported"] == ["MisuseError", text]
     text = (
-        "target cpu: diffusers was imported before it and has seen the installed torch_npu; start a new process and"
-        " choose the target first"
+        "target cpu: diffusers was imported before it and has seen the installed torch_npu; call"
+        " fusionkit.use_target('cpu') before importing diffusers"
     )
     assert seen["early"] == ["MisuseError", text]
+    assert seen["left"] is False
     assert seen["again"] is True
     assert seen["spec"] is True
     assert seen["import"][0] == "ModuleNotFoundError"
@@ -103,6 +104,19 @@ def test_a_command_of_target_cpu(environment: pytest.MonkeyPatch) -> None:
     assert done.returncode == 0, done.stderr
     hits = {name: row["hits"] for name, row in json.loads(done.stdout)["patterns"].items()}
     assert hits == {"rms_norm": 5, "rope": 4, "swiglu": 2}
+
+
+def test_a_script_that_imports_transformers_first(environment: pytest.MonkeyPatch) -> None:
+    code = """
+import fusionkit, transformers, torch
+model = torch.nn.Sequential(torch.nn.RMSNorm(8, eps=1e-6), torch.nn.GELU("tanh")).eval()
+with torch.no_grad():
+    print(tuple(torch.compile(model, backend="fusionkit")(torch.randn(2, 8)).shape))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=process_environment()
+    )
+    assert done.stdout == "(2, 8)\n", done.stderr
 
 
 def test_the_installed_torch_npu_is_taken_for_npu_dry(

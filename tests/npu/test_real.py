@@ -34,6 +34,13 @@ def test_a_torch_npu_that_does_not_start_is_one_line(seen: Any, case: str, said:
     assert seen[case] == ["MisuseError", text]
 
 
+def test_a_torch_npu_of_another_release_is_one_line(seen: Any) -> None:
+    kind, text = seen["another release"]
+    assert kind == "MisuseError"
+    assert text.startswith("target npu: torch_npu 1.2.3 is installed beside torch ")
+    assert text.endswith(", and is not built for it; install a pair of one release")
+
+
 def test_no_device_is_one_line(seen: Any) -> None:
     text = "target npu: torch_npu finds no device; see npu-smi info, or use target npu-dry"
     assert seen["no device"] == ["MisuseError", text]

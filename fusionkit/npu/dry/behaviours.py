@@ -16,12 +16,11 @@ from dataclasses import dataclass
 REFUSED = 200001
 OUT_OF_MEMORY = 207001  # ACL_ERROR_RT_MEMORY_ALLOCATION
 
-# Symbols of torch itself that torch_npu has to take from the stand-in. libtorch_npu registers the keys of its allocator's
-# configuration when it is loaded; a CUDA build of torch has registered keys of the same names by then, and torch ends
-# the process for a key that stands twice. On the stand-in, whose allocator is configured by nobody, torch_npu's keys
-# get a set of their own.
+# A function of torch itself that torch_npu takes from the stand-in, which is loaded before it. libtorch_npu registers the
+# keys of its allocator's configuration when it is loaded; a CUDA build of torch has registered keys of the same names by
+# then, and torch ends the process for a key that stands twice. On the stand-in, whose allocator nobody configures,
+# torch_npu's keys get a set of their own.
 CONFIGURATION_KEYS = "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig14getMutableKeysB5cxx11Ev"
-INTERPOSED = frozenset({CONFIGURATION_KEYS})
 
 # torch_npu appends this to the error of a call that failed.
 REFUSAL = "npu-dry computes nothing: it shows graphs, shapes and dtypes; use target cpu or npu for values"

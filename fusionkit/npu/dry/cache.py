@@ -35,7 +35,7 @@ from fusionkit.npu.dry.wheel import (
     is_whole,
     unpack,
 )
-from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu, refuse_untried_torch
+from fusionkit.npu.versions import PACKAGE, InstalledTorchNpu, fits, installed_torch_npu, refuse_untried_torch
 from fusionkit.store import sha256_file
 
 DEFAULT_SOC = "Ascend910B1"
@@ -124,7 +124,9 @@ def _package(root: Path, tell: Tell) -> tuple[Path, str]:
 
 def _fitting_installed() -> InstalledTorchNpu | None:
     installed = installed_torch_npu()
-    return installed if installed and fits(torch.__version__, installed.version) else None
+    if installed is None or not fits(torch.__version__, installed.version):
+        return None
+    return installed if list((installed.root / PACKAGE).glob("_C*.so")) else None
 
 
 def _wheel(folder: Path, tell: Tell) -> Path:
@@ -143,7 +145,8 @@ def _wheel(folder: Path, tell: Tell) -> Path:
 def _standin(folder: Path, package_root: Path, version: str, tell: Tell) -> tuple[Path, ...]:
     """The compiled stand-in for this package, SoC, torch and the modules that make it."""
     made_by = [sha256_file(Path(__file__).with_name(f"{name}.py")) for name in _MAKERS]
-    recipe = f"{made_by}{torch.__version__}{Path(torch.__file__)}{package_root}"
+    package = [(path.name, path.stat().st_size) for path in sorted(package_root.glob("torch_npu/lib/*.so"))]
+    recipe = f"{made_by}{torch.__version__}{Path(torch.__file__)}{package_root}{package}"
     key = _key(f"{version}-{soc_name()}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}")
     home = folder / key
     if not is_compiled(home):

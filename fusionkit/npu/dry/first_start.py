@@ -1,6 +1,6 @@
 """The first start of a stand-in, in a child process: libraries that do not go together end the process they meet in.
 
-`python -m fusionkit.npu.dry.first_start PACKAGE_ROOT VERSION SOC LIBRARY...` is the child.
+Run as a module with PACKAGE_ROOT VERSION SOC LIBRARY..., this is the child.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from fusionkit.errors import MisuseError
 from fusionkit.npu.dry.cache import Prepared, Tell
 from fusionkit.npu.dry.starting import start
-from fusionkit.processes import ending
+from fusionkit.processes import ending, module_command
 from fusionkit.store import write_json
 
 _RECORD = (
@@ -34,11 +34,10 @@ def try_first_start(prepared: Prepared, tell: Tell = lambda _: None) -> None:
     if record.is_file():
         return
     tell("starting torch_npu on the stand-in for the first time")
-    command = [sys.executable, "-m", "fusionkit.npu.dry.first_start", str(prepared.package_root)]
-    command += [prepared.version, prepared.soc_name, *map(str, prepared.libraries)]
+    words = [str(prepared.package_root), prepared.version, prepared.soc_name, *map(str, prepared.libraries)]
     try:
         done = subprocess.run(
-            command,
+            module_command("fusionkit.npu.dry.first_start", *words),
             capture_output=True,
             text=True,
             errors="replace",

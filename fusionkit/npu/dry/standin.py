@@ -81,6 +81,8 @@ def is_compiled(folder: Path) -> bool:
     """Whether the libraries that were compiled into `folder` are all there, unchanged."""
     try:
         record = read_json(folder / _RECORD)
+        if not isinstance(record, dict) or not record:
+            return False
         return all(sha256_file(folder / soname) == digest for soname, digest in record.items())
     except MisuseError:
         return False

@@ -60,6 +60,8 @@ def quiet() -> Iterator[None]:
                 os.dup2(nowhere.fileno(), number)
             yield
         finally:
+            sys.stdout.flush()  # what Python has buffered meanwhile goes the same way
+            sys.stderr.flush()
             for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)

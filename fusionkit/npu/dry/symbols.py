@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.behaviours import INTERPOSED
 from fusionkit.npu.dry.elf import SharedLibrary, read_library
 
 _TORCH_LIBRARIES = ("libtorch_python.so", "libtorch.so", "libtorch_cpu.so", "libc10.so")
@@ -33,8 +32,7 @@ class WantedSymbols:
 def wanted_symbols(package: Path) -> WantedSymbols:
     """Read the libraries that the extension module of an unpacked torch_npu `package` loads.
 
-    A symbol is wanted when neither these libraries nor the running torch, Python or the C library have it, or when
-    it has to come from the stand-in although torch has it (INTERPOSED).
+    A symbol is wanted when neither these libraries nor the running torch, Python or the C library have it.
     Raises MisuseError when the package holds no extension module.
     """
     libraries = _loaded_with_extension(package)
@@ -42,9 +40,7 @@ def wanted_symbols(package: Path) -> WantedSymbols:
     defined = {symbol for library in libraries for symbol in library.defined}
     providers = [ctypes.CDLL(None), *(ctypes.CDLL(str(path)) for path in _torch_libraries())]
     linked = sorted(
-        name
-        for name in undefined - defined
-        if name in INTERPOSED or not any(hasattr(provider, name) for provider in providers)
+        name for name in undefined - defined if not any(hasattr(provider, name) for provider in providers)
     )
     needed = {name for library in libraries for name in library.needed}
     absent = sorted(needed - {library.soname for library in libraries} - _present(needed))

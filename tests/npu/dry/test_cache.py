@@ -278,3 +278,41 @@ class TestSeveralProcesses:
         assert lines[0] == lines[1]
         assert str(tmp_path / "cache") in lines[0]
         assert cache.cache_bytes() > 1e8
+
+
+def test_a_torch_that_was_not_tried_is_refused_before_anything_is_made(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache.torch, "__version__", "2.12.0+cpu")
+    with pytest.raises(
+        MisuseError, match=r"^target npu-dry: torch 2\.12\.0\+cpu was not tried with torch_npu;"
+    ):
+        prepare()
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("record", ["{}", "[]"])
+def test_a_damaged_record_of_the_stand_in_is_made_again(root: Path, record: str) -> None:
+    libraries = prepare().libraries
+    (libraries[0].parent / "sha256.json").write_text(record)
+    for path in libraries:
+        path.unlink()
+    assert prepare().libraries == libraries
+    assert all(path.is_file() for path in libraries)
+
+
+def test_an_installed_package_without_its_extension_is_passed_by(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "torch_npu"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / f"torch_npu-{RELEASE}.dist-info").mkdir()
+    (package.parent / f"torch_npu-{RELEASE}.dist-info" / "METADATA").write_text(
+        f"Name: torch-npu\nVersion: {RELEASE}\n"
+    )
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.delenv("FUSIONKIT_TORCH_NPU_WHEEL")
+    assert not is_set_up()
+    (package / "_C.so").touch()
+    assert is_set_up()

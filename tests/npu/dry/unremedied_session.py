@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dry_processes import answer, outcome
 
-from fusionkit.npu.dry import standin, symbols
+from fusionkit.npu.dry import standin
 from fusionkit.npu.dry.behaviours import BEHAVIOURS, CONFIGURATION_KEYS
 from fusionkit.npu.target import current_target, use_target
 
-symbols.INTERPOSED = frozenset()
 standin.BEHAVIOURS = {name: row for name, row in BEHAVIOURS.items() if name != CONFIGURATION_KEYS}
 answer({"npu-dry": outcome(lambda: use_target("npu-dry")), "target": current_target()})
