@@ -64,12 +64,8 @@ def main(control: socket.socket, modules: Sequence[str], prepare: str) -> int:
 
 def _serve(control: socket.socket) -> _Call | None:
     """The call of this process, where it is a child; None in the server, once it is no longer needed."""
-    awake, wake = os.pipe()
-    for end in (awake, wake):
-        os.set_blocking(end, False)
+    awake, wake = _wake_when_children_end()
     server = os.getpid()
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     running: dict[int, int] = {}  # id of a child -> the pipe that its exit code goes into
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -84,20 +80,45 @@ def _serve(control: socket.socket) -> _Call | None:
         data, streams = _request(control)
         if not data:
             break
+        above, below = socket.socketpair()
         child = os.fork()
         if not child:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (awake, wake, streams[3], *running.values()):
-                os.close(descriptor)
-            control.close()
+            above.close()
+            _leave(control, below, [awake, wake, streams[3], *running.values()])
             return _settled(_Call(**json.loads(data)), streams[:3], server)
+        below.close()
         running[child] = streams[3]
-        _report(streams[3], child)
+        with above, contextlib.suppress(OSError):
+            above.recv(1)  # it has left this session, so that a signal to its group is none to this
+            _report(streams[3], child)
+            above.send(b".")
         for descriptor in streams[:3]:
             os.close(descriptor)
     _end(running)
     return None
+
+
+def _wake_when_children_end() -> tuple[int, int]:
+    """Both ends of a pipe that has something to read whenever a child has ended."""
+    awake, wake = os.pipe()
+    for end in (awake, wake):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    return awake, wake
+
+
+def _leave(control: socket.socket, below: socket.socket, descriptors: Sequence[int]) -> None:
+    """Give up, in a child, what is the server's, and wait until the server has reported it."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with below:
+        below.send(b".")
+        below.recv(1)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    control.close()
 
 
 def _request(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -113,7 +134,6 @@ def _request(control: socket.socket) -> tuple[bytes, list[int]]:
 
 def _settled(call: _Call, streams: Sequence[int], server: int) -> _Call:
     """Make this child what a process that was started for the call would be."""
-    os.setsid()
     set_death_signal(signal.SIGTERM)
     if os.getppid() != server:
         os._exit(1)
@@ -123,7 +143,8 @@ def _settled(call: _Call, streams: Sequence[int], server: int) -> _Call:
     os.chdir(call.cwd)
     os.environ.clear()
     os.environ.update(call.environment)
-    sys.argv = [call.function, *map(str, call.arguments)]
+    words = [item if isinstance(item, list) else [item] for item in call.arguments]
+    sys.argv = [call.function, *(str(word) for part in words for word in part)]
     return call
 
 

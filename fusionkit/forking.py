@@ -29,6 +29,7 @@ class ForkedProcess:
     def __init__(self, pid: int, status: IO[bytes]) -> None:
         """`status`: the pipe that the exit code comes through."""
         self.pid = pid
+        self.stdin = self.stdout = self.stderr = None
         self.returncode: int | None = None
         self._status = status
 
@@ -101,8 +102,9 @@ class ForkServer:
     ) -> ForkedProcess:
         """Call "module:function" with `arguments` (of JSON types) in a child, which ends when it returns.
 
-        The child leads a session of its own; an int that is returned is its exit code. `streams`: file descriptors of
-        its standard input, output and error; `environment`: all of its variables.
+        The child leads a session of its own; an int that is returned is its exit code. Its sys.argv holds the name and
+        the arguments, those in lists one by one. `streams`: file descriptors of its standard input, output and error;
+        `environment`: all of its variables.
         Raises RunBrokenError where the server does not start.
         """
         call = {
@@ -151,6 +153,7 @@ class ForkServer:
         if line:
             return ForkedProcess(int(line), status)
         status.close()
+        self.close()  # which waits for its end: its pipes are closed before that
         return None
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
