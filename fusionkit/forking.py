@@ -119,7 +119,7 @@ class ForkServer:
                 child = self._forked(len(data).to_bytes(8, "big") + data, streams)
                 if child is not None:
                     return child
-        raise RunBrokenError("the process that forks others died twice as it was told to")
+        raise RunBrokenError("the process that forks others died twice as a child was requested")
 
     def close(self) -> None:
         """End the server and its children."""
