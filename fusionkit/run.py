@@ -22,6 +22,7 @@ from fusionkit.evidence.phase_records import phase_path
 from fusionkit.execution.ledger import Ledger, open_ledger
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.plan import Plan, Step, make_plan
+from fusionkit.forking import ForkServer
 from fusionkit.store import read_json, write_text
 from fusionkit.verdict import Verdict
 
@@ -165,6 +166,18 @@ def run_parameters(
 def _run_steps(
     plan: Plan, ledger: Ledger, kept: set[str], limits: Limits, strict: bool, progress: Progress
 ) -> RunResult:
+    from fusionkit.execution.kernel import kernel_server  # the extra `notebooks`, which the plan has checked
+
+    with kernel_server() as server:
+        phases = _outcomes(plan, ledger, kept, limits, progress, server)
+    not_run = tuple(step.name for step in plan.steps[len(phases) :])
+    return RunResult(plan.run_dir, tuple(phases), not_run, strict)
+
+
+def _outcomes(
+    plan: Plan, ledger: Ledger, kept: set[str], limits: Limits, progress: Progress, server: ForkServer
+) -> list[PhaseOutcome]:
+    """Of the notebooks up to the first that fails."""
     phases: list[PhaseOutcome] = []
     for index, step in enumerate(plan.steps, start=1):
         progress.notebook_started(index, len(plan.steps), step.name)
@@ -174,7 +187,7 @@ def _run_steps(
             continue
         started = time.monotonic()
         try:
-            phases.append(_run_step(plan, step, ledger, limits, progress))
+            phases.append(_run_step(plan, step, ledger, limits, progress, server))
         except FusionKitError:
             progress.notebook_ended("BROKEN", time.monotonic() - started)
             raise
@@ -182,15 +195,14 @@ def _run_steps(
         progress.notebook_ended("NO PHASE" if verdict is None else str(verdict), time.monotonic() - started)
         if verdict in (None, Verdict.FAIL):
             break
-    not_run = tuple(step.name for step in plan.steps[len(phases) :])
-    return RunResult(plan.run_dir, tuple(phases), not_run, strict)
+    return phases
 
 
-def _run_step(plan: Plan, step: Step, ledger: Ledger, limits: Limits, progress: Progress) -> PhaseOutcome:
+def _run_step(
+    plan: Plan, step: Step, ledger: Ledger, limits: Limits, progress: Progress, server: ForkServer
+) -> PhaseOutcome:
     """Execute one notebook, make its page, enter it into the manifest."""
-    from fusionkit.execution.notebook import (
-        execute_notebook,
-    )  # the extra `notebooks`, which the plan has checked
+    from fusionkit.execution.notebook import execute_notebook
 
     before, started = hash_outputs(plan.run_dir, ledger.hashes), now()
     partial = plan.run_dir / f"{step.name}.partial.ipynb"
@@ -203,7 +215,7 @@ def _run_step(plan: Plan, step: Step, ledger: Ledger, limits: Limits, progress: 
         ledger.enter(run)
 
     try:
-        node = execute_notebook(step.source, partial, parameters, limits, progress.cell_started)
+        node = execute_notebook(step.source, partial, parameters, limits, progress.cell_started, server)
         write_text(plan.run_dir / f"{step.name}.html", notebook_html(node, fallback_title=step.name))
         os.replace(partial, plan.run_dir / f"{step.name}.ipynb")
         outcome = _outcome(plan.run_dir, step, kept=False)

@@ -80,7 +80,9 @@ def investigation(tmp_path: Path) -> Investigation:
     return Investigation(tmp_path)
 
 
-def execute_here(source: Path, partial: Path, parameters: dict[str, Any], limits: Any, on_cell: Any) -> Any:
+def execute_here(
+    source: Path, partial: Path, parameters: dict[str, Any], limits: Any, on_cell: Any, server: Any
+) -> Any:
     """Stands in for execute_notebook: the cells run in this process, which spares a kernel."""
     node = nbformat.read(source, as_version=4)
     names: dict[str, Any] = {}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import textwrap
+from functools import cache
 from pathlib import Path
 
-from fusionkit.identify.proving import Proof, prove_file
+from fusionkit.forking import ForkServer
+from fusionkit.identify.proving import Proof, proof_server, prove_file
 from fusionkit.identify.scan_file import sites_of_text
 
 GUARD = """
@@ -14,6 +17,14 @@ try:
 except ImportError:
     torch_npu = None
 """
+
+
+@cache
+def shared_server() -> ForkServer:
+    """One server for all proofs of this process's tests, each of which is a fork of its own."""
+    server = proof_server()
+    atexit.register(server.close)
+    return server
 
 
 def guarded(text: str, body: str, fused: str, condition: str = "torch_npu is not None") -> str:
@@ -30,4 +41,4 @@ def prove_texts(folder: Path, text: str, op: str, *texts: str, **options) -> lis
     path = folder / "model.py"
     path.write_text(text, "utf-8")
     (site,) = [site for site in sites_of_text(path, text) if site.op == op]
-    return prove_file(path, [(site, new) for new in texts], **options)
+    return prove_file(path, [(site, new) for new in texts], server=shared_server(), **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -341,3 +342,23 @@ def test_the_index_leads_to_every_page(investigation: Any) -> None:
     assert targets == ["01_n.html", "02_n.html", "record.md", "record.jsonl", "manifest.json"]
     assert all((investigation.out / target).is_file() for target in targets)
     assert "did not run" in page
+
+
+@pytest.mark.notebook
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each kernel imports torch by itself")
+def test_the_kernels_of_a_run_are_forks_of_one_process_that_has_imported_torch(investigation: Any) -> None:
+    log = investigation.root / "kernels"
+    cell = (
+        "import json, os, sys, threading\n"
+        "torch = sys.modules.get('torch')\n"
+        f"with open({str(log)!r}, 'a') as stream:\n"
+        "    print(json.dumps([os.getppid(), torch is not None, hasattr(torch, 'left_behind'), os.getsid(0) == os.getpid(),"
+        " os.environ.get('OPENBLAS_NUM_THREADS'), 'JPY_PARENT_PID' in os.environ]), file=stream)\n"
+        "torch.left_behind = 1"
+    )
+    for number in (1, 2):
+        investigation.add(f"{number:02d}_n", cell)
+    assert run(investigation).exit_code == 0
+    first, second = (json.loads(line) for line in log.read_text().splitlines())
+    assert first == second == [first[0], True, False, True, os.environ.get("OPENBLAS_NUM_THREADS"), False]
+    assert not Path(f"/proc/{first[0]}").exists()

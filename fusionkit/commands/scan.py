@@ -140,6 +140,8 @@ def _with_replacements(
 
 
 def _print(report: ScanReport) -> None:
+    from fusionkit.identify.replacements import LOST
+
     for item in report.candidates:
         hazards = f"; {', '.join(item.hazards)}" if item.hazards else ""
         base = f" (written in {item.inherited_from})" if item.inherited_from else ""
@@ -149,6 +151,9 @@ def _print(report: ScanReport) -> None:
         )
     for failed in report.failed:
         write_line(f"{failed.file}: not read: {failed.reason}")
+    for item in report.candidates:
+        if item.replacement is not None and item.replacement["refused"] == LOST:
+            write_line(f"{item.file}:{item.line} {item.symbol}: {item.op}: no replacement: {LOST}")
     counts = {
         word: sum(item.recommend == word for item in report.candidates) for word in ("yes", "defer", "no")
     }

@@ -1,9 +1,11 @@
-"""The kernel of a notebook: always this interpreter, with a scratch folder instead of the user's settings."""
+"""The kernel of a notebook: always this interpreter, with a scratch folder instead of the user's settings.
+
+It is forked from a process that has imported ipykernel and torch, which takes longer than many a notebook.
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, cast
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
+from fusionkit.forking import ForkedProcess, ForkServer
 from fusionkit.processes import BACKEND_AUTOLOAD
 
 KERNEL_NAME = "python3"
@@ -19,10 +22,17 @@ KERNEL_LOG = "kernel.log"
 _LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, unix(7)), 103 on macOS
 
 
+def kernel_server() -> ForkServer:
+    """What forks kernels: ipykernel and torch are imported there, and no target is chosen yet."""
+    return ForkServer(
+        ["ipykernel.kernelapp", "ipykernel.zmqshell", "torch"], environment={BACKEND_AUTOLOAD: "0"}
+    )
+
+
 def kernel_manager_class(
-    scratch: Path, started: Callable[[subprocess.Popen[bytes]], None]
+    server: ForkServer, scratch: Path, started: Callable[[ForkedProcess], None]
 ) -> type[AsyncKernelManager]:
-    """A kernel manager that starts `sys.executable` whatever kernelspecs are installed.
+    """A kernel manager whose kernels `server` forks, whatever kernelspecs are installed.
 
     The connection file, the sockets, IPython's profile and what the process itself writes (KERNEL_LOG) lie in
     `scratch`, so that no home folder is needed and no start-up file of the user takes part. `started` gets the
@@ -51,10 +61,26 @@ def kernel_manager_class(
                 BACKEND_AUTOLOAD: "0",
                 "IPYTHONDIR": str(scratch / "ipython"),
             }
-            with (scratch / KERNEL_LOG).open("wb") as log:
-                streams = {"stdout": log, "stderr": log}
-                await super()._async_launch_kernel(kernel_cmd, **{**options, **streams, "env": environment})
-            process: subprocess.Popen[bytes] = cast(Any, self.provisioner).process
+            words = kernel_cmd[kernel_cmd.index("-f") :]
+            process = _fork_kernel(
+                server, words, scratch / KERNEL_LOG, options.get("cwd") or os.curdir, environment
+            )
+            provisioner = cast(Any, self.provisioner)
+            provisioner.process, provisioner.pid, provisioner.pgid = process, process.pid, process.pid
+            self._reconcile_connection_info(provisioner.connection_info)
             started(process)
 
     return InterpreterKernelManager
+
+
+def _fork_kernel(
+    server: ForkServer, words: list[str], log: Path, cwd: str, environment: dict[str, str]
+) -> ForkedProcess:
+    with log.open("wb") as output, open(os.devnull, "rb") as nothing:
+        return server.fork(
+            "ipykernel.kernelapp:launch_new_instance",
+            [words],
+            streams=(nothing.fileno(), output.fileno(), output.fileno()),
+            cwd=Path(cwd).absolute(),
+            environment=environment,
+        )

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import re
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,9 +17,10 @@ from nbclient.exceptions import CellControlSignal, DeadKernelError
 from papermill.exceptions import PapermillException, PapermillExecutionError
 
 from fusionkit.errors import FusionKitError, MisuseError, RunBrokenError
-from fusionkit.execution.kernel import KERNEL_LOG, KERNEL_NAME, kernel_manager_class
+from fusionkit.execution.kernel import KERNEL_LOG, KERNEL_NAME, kernel_manager_class, kernel_server
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.watchdog import Watchdog
+from fusionkit.forking import ForkedProcess, ForkServer
 from fusionkit.processes import ending
 from fusionkit.store import write_text
 
@@ -39,7 +39,7 @@ class ExecutedNotebook:
         self.node: Any = None
         self.cell = 0
         self.log = ""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | None = None
         self._on_cell = on_cell
 
     def notebook_started(self, notebook: Any) -> None:
@@ -69,9 +69,16 @@ class ExecutedNotebook:
 
 
 def execute_notebook(
-    source: Path, partial: Path, parameters: Mapping[str, Any], limits: Limits, on_cell: OnCell
+    source: Path,
+    partial: Path,
+    parameters: Mapping[str, Any],
+    limits: Limits,
+    on_cell: OnCell,
+    server: ForkServer | None = None,
 ) -> Any:
     """Execute `source` with `parameters`, keeping what is reached in `partial`; returns what was executed.
+
+    `server`: a `kernel_server` of several notebooks, which then import torch once; the caller closes it.
 
     Raises MisuseError when a cell raised one; RunBrokenError when a cell raised anything else, the kernel
     died, or a limit was reached. `partial` then holds the cells up to there, where any was reached.
@@ -79,16 +86,19 @@ def execute_notebook(
     state = ExecutedNotebook(source.stem, partial, on_cell)
     watchdog = Watchdog(limits)
 
-    def kernel_started(process: subprocess.Popen[bytes]) -> None:
+    def kernel_started(process: ForkedProcess) -> None:
         state.process = process
         watchdog.watch(process.pid)
 
     try:
-        with tempfile.TemporaryDirectory(prefix="fusionkit-") as scratch, _quiet_logger():
+        with (
+            kernel_server() if server is None else contextlib.nullcontext(server) as forks,
+            tempfile.TemporaryDirectory(prefix="fusionkit-") as scratch,
+            _quiet_logger(),
+        ):
             try:
-                node = _papermill(
-                    source, parameters, state, kernel_manager_class(Path(scratch), kernel_started)
-                )
+                manager = kernel_manager_class(forks, Path(scratch), kernel_started)
+                node = _papermill(source, parameters, state, manager)
             finally:
                 watchdog.close()
                 state.read_log(Path(scratch) / KERNEL_LOG)

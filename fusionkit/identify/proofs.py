@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fusionkit.forking import ForkServer
 from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.proving.proof import Proof
 from fusionkit.identify.proving.traffic import Traffic
@@ -32,12 +33,16 @@ def with_proofs(
     One process for each file, at most `time_limit_s` for each candidate. A candidate without a replacement has a proof
     that is INCONCLUSIVE with the reason.
     """
+    from fusionkit.identify.proving.prove import TIME_LIMIT_S, proof_server
+
     proofs: dict[str, Proof] = {}
+    limit_s = TIME_LIMIT_S if time_limit_s is None else time_limit_s
     files = list(dict.fromkeys(item.file for item in scan.candidates if item.recommend != "no"))
-    for number, name in enumerate(files, 1):
-        tell(f"proving {name}, file {number} of {len(files)}")
-        inside = [item for item in scan.candidates if item.file == name and item.recommend != "no"]
-        proofs |= _prove_inside(scan.path(name), inside, Path(scan.root), time_limit_s)
+    with proof_server() as server:
+        for number, name in enumerate(files, 1):
+            tell(f"proving {name}, file {number} of {len(files)}")
+            inside = [item for item in scan.candidates if item.file == name and item.recommend != "no"]
+            proofs |= _prove_inside(scan.path(name), inside, Path(scan.root), limit_s, server)
     return replace(scan, candidates=tuple(with_proof(item, proofs.get(item.id)) for item in scan.candidates))
 
 
@@ -97,10 +102,10 @@ def weighed(candidate: Candidate, traffic: tuple[Traffic, ...]) -> Candidate:
 
 
 def _prove_inside(
-    path: Path, candidates: list[Candidate], root: Path, time_limit_s: float | None
+    path: Path, candidates: list[Candidate], root: Path, time_limit_s: float, server: ForkServer
 ) -> dict[str, Proof]:
     """Proofs of the candidates of one file, by id."""
-    from fusionkit.identify.proving.prove import TIME_LIMIT_S, prove_file
+    from fusionkit.identify.proving.prove import prove_file
     from fusionkit.identify.replacing import Refused, replace_site
 
     try:
@@ -117,7 +122,7 @@ def _prove_inside(
             written.append((item, found.new_text))
     if written:
         texts = [(item.site, text) for item, text in written]
-        done = prove_file(path, texts, time_limit_s=TIME_LIMIT_S if time_limit_s is None else time_limit_s)
+        done = prove_file(path, texts, time_limit_s=time_limit_s, server=server)
         proofs |= {item.id: proof for (item, _), proof in zip(written, done, strict=True)}
     return proofs
 

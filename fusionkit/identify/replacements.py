@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,12 @@ from fusionkit.identify.candidates import Candidate, ScanReport
 from fusionkit.identify.reading import UnreadableError, read_source
 from fusionkit.identify.replacing import Refused, Replacement, replace_site
 from fusionkit.identify.scan_file import Site
-from fusionkit.identify.scan_pool import pool, quietly
+from fusionkit.identify.scan_pool import each
 from fusionkit.identify.source.files import SourceFile
 from fusionkit.identify.written import INHERITED
 from fusionkit.store import write_bytes
 
-_FEW = 24  # files whose replacements are written in this process
-_CHUNK = 12  # files handed to a process at once
+LOST = "the process that wrote its replacements died"
 
 Asked = tuple[Path, Path, tuple[tuple[str, Site], ...]]
 """A file, what the names in its diffs are relative to, and the sites by the id of their candidate."""
@@ -70,10 +70,11 @@ def replacements(
         (scan.path(name), Path(scan.root), tuple((item.id, item.site) for item in inside))
         for name, inside in asked.items()
     ]
-    for number, told_ids in enumerate(_written(files, processes or os.cpu_count() or 1), start=1):
-        found |= told_ids
-        if number % 50 == 0 or number == len(files):
-            tell(f"wrote the replacements of {number} of {len(files)} files")
+    with closing(_written(files, processes or os.cpu_count() or 1)) as results:
+        for number, by_id in enumerate(results, start=1):
+            found |= by_id
+            if number % 50 == 0 or number == len(files):
+                tell(f"wrote the replacements of {number} of {len(files)} files")
     return found
 
 
@@ -102,20 +103,10 @@ def _safe(name: str) -> Iterator[str]:
         yield letter if letter.isalnum() or letter in "-_." else "_"
 
 
-def _written(files: Sequence[Asked], processes: int) -> Iterator[dict[str, Written]]:
-    if processes < 2 or len(files) <= _FEW:
-        yield from map(_of_file, files)
-        return
-    chunks = [files[place : place + _CHUNK] for place in range(0, len(files), _CHUNK)]
-    with pool(processes) as writers:
-        with quietly():
-            running = [writers.submit(_of_files, chunk) for chunk in chunks]
-        for done in running:
-            yield from done.result()
-
-
-def _of_files(files: Sequence[Asked]) -> list[dict[str, Written]]:
-    return [_of_file(asked) for asked in files]
+def _written(files: Sequence[Asked], processes: int) -> Generator[dict[str, Written], None, None]:
+    with closing(each(_of_file, files, processes)) as results:
+        for (_, _, sites), by_id in results:
+            yield {name: Written(refused=LOST) for name, _ in sites} if by_id is None else by_id
 
 
 def _of_file(asked: Asked) -> dict[str, Written]:
@@ -124,6 +115,8 @@ def _of_file(asked: Asked) -> dict[str, Written]:
         file = read_source(path)
     except UnreadableError as error:
         return {name: Written(refused=str(error)) for name, _ in sites}
+    except USER_CODE_ERRORS as error:
+        return {name: _broken(error) for name, _ in sites}
     return {name: _of_site(file, site, root) for name, site in sites}
 
 
@@ -131,10 +124,14 @@ def _of_site(file: SourceFile, site: Site, root: Path) -> Written:
     try:
         found: Replacement | Refused = replace_site(file, site, root)
     except USER_CODE_ERRORS as error:  # a fault of the writer, which must not cost the others
-        return Written(
-            refused=f"the writer of replacements broke on it: {type(error).__name__}; please report it"
-        )
+        return _broken(error)
     if isinstance(found, Refused):
         return Written(refused=found.reason)
     patch = found.patch
     return Written(patch.diff, patch.encoding, found.condition, found.notes, patch=patch.data)
+
+
+def _broken(error: BaseException) -> Written:
+    return Written(
+        refused=f"the writer of replacements broke on it: {type(error).__name__}; please report it"
+    )

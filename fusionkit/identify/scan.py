@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from pathlib import Path
 
@@ -16,12 +14,10 @@ from fusionkit.identify.existing import with_existing
 from fusionkit.identify.gathering import gather, is_modular_source
 from fusionkit.identify.ops import OP_NAMES
 from fusionkit.identify.scan_cache import keep, kept
-from fusionkit.identify.scan_pool import pool, quietly
-from fusionkit.identify.scan_worker import FileResult, scan_files, shown_name
+from fusionkit.identify.scan_pool import each
+from fusionkit.identify.scan_worker import FileResult, scan_file, shown_name
 
 Tell = Callable[[str], None]
-_CHUNK = 12  # files handed to a process at once
-_FEW = 24  # files that are read in this process
 
 
 def scan(
@@ -72,33 +68,9 @@ def common_root(targets: Sequence[str | Path], paths: Sequence[Path]) -> Path:
 
 
 def _read(paths: Sequence[Path], processes: int) -> Generator[FileResult, None, None]:
-    if processes < 2 or len(paths) <= _FEW:
-        for path in paths:
-            yield from scan_files([path])
-        return
-    chunks = [paths[place : place + _CHUNK] for place in range(0, len(paths), _CHUNK)]
-    lost: list[Path] = []
-    with pool(processes) as readers:
-        with quietly():
-            running = {readers.submit(scan_files, chunk): chunk for chunk in chunks}
-        for done in as_completed(running):
-            try:
-                yield from done.result()
-            except BrokenProcessPool:
-                lost += running[done]
-    for path in lost:
-        yield _alone(path)
-
-
-def _alone(path: Path) -> FileResult:
-    """A file of a process that died, read by itself, so that only the one at fault is lost."""
-    with pool(1) as reader:
-        try:
-            with quietly():
-                running = reader.submit(scan_files, [path])
-            return running.result()[0]
-        except BrokenProcessPool:
-            return FileResult(path, failed="the process that read it died")
+    with closing(each(scan_file, paths, processes)) as results:
+        for path, result in results:
+            yield result or FileResult(path, failed="the process that read it died")
 
 
 def _report(targets: Sequence[str | Path], results: Sequence[FileResult], root: Path) -> ScanReport:

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,15 +54,10 @@ class _TooLongError(Exception):
     pass
 
 
-def scan_files(paths: Sequence[Path]) -> list[FileResult]:
-    """The results of some files, in their order."""
-    with _no_collection():
-        return [_scan_file(path) for path in paths]
-
-
-def _scan_file(path: Path) -> FileResult:
+def scan_file(path: Path) -> FileResult:
+    """The result of one file, which says so where it cannot be read."""
     try:
-        with _at_most(LONGEST_S), consulted() as read_with:
+        with _no_collection(), _at_most(LONGEST_S), consulted() as read_with:
             file = read_source(path)
             found = tuple(deferred_by_hand(judge(site, file), file) for site in sites_of_file(file))
             inherited = tuple(_inherited(site, base, file) for site, base in inherited_sites(file))

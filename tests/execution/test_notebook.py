@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fusionkit.errors import MisuseError, RunBrokenError
+from fusionkit.execution.kernel import kernel_server
 from fusionkit.execution.limits import GIB, Limits
 from fusionkit.execution.notebook import execute_notebook
+from fusionkit.forking import ForkServer
 
 pytestmark = pytest.mark.notebook
 
 
+@cache
+def shared_server() -> ForkServer:
+    """One server for all kernels of this module, each of which is a fork of its own."""
+    server = kernel_server()
+    atexit.register(server.close)
+    return server
+
+
 def execute(source: Path, parameters: dict[str, Any] | None = None, limits: Limits | None = None) -> Any:
     partial = source.parent / "partial.ipynb"
-    return execute_notebook(source, partial, parameters or {}, limits or Limits(60), lambda cell, cells: None)
+    return execute_notebook(
+        source, partial, parameters or {}, limits or Limits(60), lambda cell, cells: None, shared_server()
+    )
 
 
 def texts(node: Any) -> str:
@@ -89,7 +103,7 @@ def test_what_was_reached_is_kept_after_every_cell(investigation: Any) -> None:
         kept = texts(json.loads(partial.read_text())) if partial.exists() else ""
         seen.append((cell, cells, kept))
 
-    execute_notebook(source, partial, {}, Limits(60), on_cell)
+    execute_notebook(source, partial, {}, Limits(60), on_cell, shared_server())
     assert seen[2:] == [(3, 4, ""), (4, 4, "one\n")]
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fusionkit.identify.proving.proof import Figures, Proof, Run
-from fusionkit.identify.proving.prove import prove, prove_file
+from fusionkit.identify.proving.prove import proof_server, prove, prove_file
 
-__all__ = ["Figures", "Proof", "Run", "prove", "prove_file"]
+__all__ = ["Figures", "Proof", "Run", "proof_server", "prove", "prove_file"]

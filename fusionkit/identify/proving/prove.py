@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from fusionkit.errors import MisuseError
+from fusionkit.forking import ForkedProcess, ForkServer
 from fusionkit.identify.proving.proof import Proof
 from fusionkit.identify.proving.seals import opened
 from fusionkit.identify.scan_file import Site
+from fusionkit.processes import BACKEND_AUTOLOAD
 from fusionkit.store import read_json, write_json
 from fusionkit.verdict import Verdict
 
@@ -36,6 +37,12 @@ _GRACE_S = 10.0  # for the supervisor to kill what descends from it
 _LAST_LINE = 300  # characters of a crashed process's last line that a reason quotes
 
 
+def proof_server() -> ForkServer:
+    """What forks the processes of proofs: torch, the kit's own code and target cpu are in place there."""
+    worker = "fusionkit.identify.proving.worker"
+    return ForkServer([worker], prepare=f"{worker}:prepare", environment={BACKEND_AUTOLOAD: "0"})
+
+
 def prove(
     path: Path,
     site: Site,
@@ -44,16 +51,18 @@ def prove(
     time_limit_s: float = TIME_LIMIT_S,
     dtypes: Sequence[str] = DTYPES,
     seed: int = 0,
+    server: ForkServer | None = None,
 ) -> Proof:
     """Run the code at `site` of `path` and its replacement side by side on target cpu, and compare.
 
     `new_text`: the whole rewritten file. The class (with random weights) or function is called over several shapes
     in each of `dtypes` and under autocast, forward, and backward where the op has one. Never raises for what the
     user's code does: what cannot be built, run or compared is INCONCLUSIVE with its reason, and so is a time limit;
-    replaced code that raises, or ends the process, where the original runs is FAIL.
+    replaced code that raises, or ends the process, where the original runs is FAIL. `server`: see `prove_file`.
     Raises MisuseError for a dtype other than float32, bfloat16, float16.
     """
-    return prove_file(path, [(site, new_text)], time_limit_s=time_limit_s, dtypes=dtypes, seed=seed)[0]
+    texts = [(site, new_text)]
+    return prove_file(path, texts, time_limit_s=time_limit_s, dtypes=dtypes, seed=seed, server=server)[0]
 
 
 def prove_file(
@@ -63,33 +72,40 @@ def prove_file(
     time_limit_s: float = TIME_LIMIT_S,
     dtypes: Sequence[str] = DTYPES,
     seed: int = 0,
+    server: ForkServer | None = None,
 ) -> list[Proof]:
-    """`prove` for several replacements of one file, in one process; the limit counts for each."""
+    """`prove` for several replacements of one file, in one process; the limit counts for each.
+
+    `server`: a `proof_server` of several calls, which then import torch once; the caller closes it.
+    """
     unknown = set(dtypes) - {"float32", "bfloat16", "float16"}
     if unknown:
         raise MisuseError(f"dtype {sorted(unknown)[0]}: a proof runs in float32, bfloat16 or float16")
     proofs: list[Proof] = []
-    while len(proofs) < len(replacements):  # a process that ended early leaves the rest to another one
-        rest = replacements[len(proofs) :]
-        request = {
-            "path": str(path.resolve()),
-            "sites": [asdict(site) for site, _ in rest],
-            "texts": [text for _, text in rest],
-            "dtypes": list(dtypes),
-            "seed": seed,
-        }
-        proofs += _prove_rest(path, [site for site, _ in rest], request, time_limit_s)
+    with proof_server() if server is None else contextlib.nullcontext(server) as forks:
+        while len(proofs) < len(replacements):  # a process that ended early leaves the rest to another one
+            rest = replacements[len(proofs) :]
+            request = {
+                "path": str(path.resolve()),
+                "sites": [asdict(site) for site, _ in rest],
+                "texts": [text for _, text in rest],
+                "dtypes": list(dtypes),
+                "seed": seed,
+            }
+            proofs += _prove_rest(forks, path, [site for site, _ in rest], request, time_limit_s)
     return proofs
 
 
-def _prove_rest(path: Path, sites: Sequence[Site], request: Any, time_limit_s: float) -> list[Proof]:
+def _prove_rest(
+    server: ForkServer, path: Path, sites: Sequence[Site], request: Any, time_limit_s: float
+) -> list[Proof]:
     """Proofs of the first sites, at least one: all that one process finished, and the one at which it ended."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fusionkit-proof-") as name:
         folder = Path(name)
         write_json(folder / "request.json", request)
         key = secrets.token_hex()
-        ending = _run_process(folder, time_limit_s, len(sites), key)
+        ending = _run_process(server, folder, time_limit_s, len(sites), key)
         done = []
         for index in range(len(sites)):
             result = folder / f"{index}.json"
@@ -109,28 +125,31 @@ def _prove_rest(path: Path, sites: Sequence[Site], request: Any, time_limit_s: f
     return [*done, Proof(site.op, str(path), site.symbol, verdict, reason, seconds=round(seconds, 3))]
 
 
-def _run_process(folder: Path, time_limit_s: float, sites: int, key: str) -> str:
+def _run_process(server: ForkServer, folder: Path, time_limit_s: float, sites: int, key: str) -> str:
     """How the process ended: "" by itself with code 0, else in a few words."""
-    command = [sys.executable, "-m", "fusionkit.identify.proving.supervisor", str(folder)]
     work = folder / "work"
     work.mkdir()
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            cwd=work,
-            start_new_session=True,
-        )
+    there, here = os.pipe()
+    with (folder / "output").open("wb") as output, os.fdopen(here, "wb") as pipe:
         try:
-            _hand_over(process, key)
+            process = server.fork(
+                "fusionkit.identify.proving.supervisor:main",
+                [str(folder)],
+                streams=(there, output.fileno(), output.fileno()),
+                cwd=work,
+                environment={**os.environ, BACKEND_AUTOLOAD: "0"},
+            )
+        finally:
+            os.close(there)
+        try:
+            with contextlib.suppress(BrokenPipeError), pipe:  # where it has ended already, _wait says so
+                pipe.write(f"{key}\n".encode())
             return _wait(process, folder, time_limit_s, sites)
         finally:
             _stop(process)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: ForkedProcess) -> None:
     """End the process and whatever it has started: by itself in time, else as far as its session goes."""
     if process.poll() is None:
         process.terminate()
@@ -148,14 +167,7 @@ def _opened(path: Path, key: str) -> Proof | None:
         return None
 
 
-def _hand_over(process: subprocess.Popen[bytes], key: str) -> None:
-    """Give the process its key; where it has ended already, _wait tells so."""
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(f"{key}\n".encode())
-
-
-def _wait(process: subprocess.Popen[bytes], folder: Path, time_limit_s: float, sites: int) -> str:
+def _wait(process: ForkedProcess, folder: Path, time_limit_s: float, sites: int) -> str:
     """Wait for the process, `time_limit_s` anew after every site it has finished."""
     for index in range(sites):
         deadline = time.monotonic() + time_limit_s

@@ -34,19 +34,25 @@ from fusionkit.identify.proving.witness import Branches
 from fusionkit.identify.reading import read_source
 from fusionkit.identify.scan_file import Site
 from fusionkit.npu.facade import TorchNpu
-from fusionkit.npu.target import use_target
+from fusionkit.npu.target import current_facade, use_target
 from fusionkit.store import read_json, write_json, write_text
 from fusionkit.verdict import Verdict
 
 Tell = Callable[[str], None]
 
 
+def prepare() -> None:
+    """What all proofs have in common; it runs nothing of torch that starts a thread, for the process is forked then."""
+    torch.set_num_threads(1)
+    use_target("cpu")
+
+
 def prove_folder(folder: Path) -> None:
     """Prove every site of the request in `folder`."""
     request = read_json(folder / "request.json")
     key = sys.stdin.readline().strip()
-    torch.set_num_threads(1)
-    facade = use_target("cpu")
+    prepare()
+    facade = current_facade()
 
     def tell(stage: str) -> None:
         write_text(folder / "stage", stage)

@@ -246,6 +246,8 @@ _CODE: dict[str, str] = {
     "no Python 3:": "不是 Python 3：",
     "no Python source: {error}": "不是 Python 源码：{error}",
     "takes longer than {seconds} s to read": "读取超过 {seconds} s",
+    "the process that read it died": "读取该文件的进程意外终止",
+    "the process that wrote its replacements died": "生成其替换代码的进程意外终止",
     "the scan itself broke on it: {error}; please report it": "扫描自身出错：{error}；请反馈",
 }  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +31,24 @@ class Norm(nn.Module):
 """
 
 
-@pytest.mark.parametrize(("encoding", "words"), [("gbk", "归一化"), ("latin-1", "Größe")])
-def test_a_file_in_another_encoding_is_proved(encoding: str, words: str, tmp_path: Path):
-    path = tmp_path / f"norm_{encoding.replace('-', '')}.py"
-    path.write_bytes(NORM.format(encoding=encoding, words=words).replace("\n", "\r\n").encode(encoding))
-    (candidate,) = with_proofs(scan([path], cache=False)).candidates
-    assert candidate.proof is not None
-    assert candidate.proof["verdict"] == "PASS", candidate.proof["reason"]
+WORDS = {"gbk": "归一化", "latin-1": "Größe"}
+
+
+@pytest.fixture(scope="module")
+def proofs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Mapping[str, Any] | None]:
+    """By encoding, the proof of the one candidate of its file."""
+    folder = tmp_path_factory.mktemp("encodings")
+    for encoding, words in WORDS.items():
+        text = NORM.format(encoding=encoding, words=words).replace("\n", "\r\n")
+        (folder / f"norm_{encoding.replace('-', '')}.py").write_bytes(text.encode(encoding))
+    candidates = with_proofs(scan([folder], cache=False)).candidates
+    assert len(candidates) == len(WORDS)
+    by_file = {Path(item.file).stem: item.proof for item in candidates}
+    return {encoding: by_file[f"norm_{encoding.replace('-', '')}"] for encoding in WORDS}
+
+
+@pytest.mark.parametrize("encoding", WORDS)
+def test_a_file_in_another_encoding_is_proved(encoding: str, proofs: dict[str, Mapping[str, Any] | None]):
+    proof = proofs[encoding]
+    assert proof is not None
+    assert proof["verdict"] == "PASS", proof["reason"]

@@ -6,6 +6,7 @@ import json
 import textwrap
 
 import pytest
+from proved_texts import shared_server
 
 from fusionkit.errors import MisuseError
 from fusionkit.identify.proving import Proof, prove, prove_file
@@ -59,7 +60,7 @@ def proof_of(tmp_path):
         path = tmp_path / "model.py"
         path.write_text(original, "utf-8")
         (site,) = [s for s in sites_of_text(path, original) if s.op == "npu_rms_norm"]
-        return prove_file(path, [(site, text) for text in texts], **options)
+        return prove_file(path, [(site, text) for text in texts], server=shared_server(), **options)
 
     return run
 
@@ -72,7 +73,7 @@ def test_a_loose_file_is_proved_and_the_proof_survives_json(proof_of):
 
 
 def test_it_prints_and_looks_for_torch_npu_without_harm(proof_of, capfd):
-    noisy = 'print("hello")\nos.write(1, b"raw")\nassert "torch_npu" not in sys.modules\n'
+    noisy = 'print("hello")\nos.write(1, b"raw")\nassert sys.modules.get("torch_npu") is None\n'
     (proof,) = proof_of(source(noisy + ORIGINAL), source(noisy + guarded(), GUARD))
     assert proof.verdict is Verdict.PASS, proof.reason
     assert capfd.readouterr().out == ""

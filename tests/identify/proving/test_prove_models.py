@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from hand_written_replacements import installed, rewritten, site_of
+from proved_texts import shared_server
 
 from fusionkit.identify.proving import Proof, prove, prove_file
 from fusionkit.identify.replacing import replace_site
@@ -117,7 +118,7 @@ def proofs(module: str) -> dict[str, Proof]:
         )
         text = rewritten(path, first, last, fused, after, module.partition(".")[0])
         replacements.append((site_of(path, symbol, op), text))
-    return dict(zip(told, prove_file(path, replacements), strict=True))
+    return dict(zip(told, prove_file(path, replacements, server=shared_server()), strict=True))
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -167,7 +168,9 @@ def test_what_was_forced_is_told():
 def test_decoder_layers_are_given_what_models_give_them(model):
     module = f"transformers.models.{model}.modeling_{model}"
     symbol = f"{model.capitalize()}DecoderLayer"
-    proof = prove(*replaced_here(module, symbol, "npu_add_rms_norm"), dtypes=("float32",))
+    proof = prove(
+        *replaced_here(module, symbol, "npu_add_rms_norm"), dtypes=("float32",), server=shared_server()
+    )
     assert proof.verdict is Verdict.PASS, proof.reason
     assert any(run.fused_calls for run in proof.runs)
 
