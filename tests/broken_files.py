@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "foreign name called at import": (
         "top",
         "from ...layers import fused_thing\nfused_thing(1)",
-        "mindiesd.layers.fused_thing is called, and fusionkit has nothing for it",
+        "mindiesd.layers.fused_thing is called, but fusionkit does not provide it",
     ),
     "foreign name called in replacement": (
         "replacement",

@@ -1,4 +1,4 @@
-"""From a model to its compile graphs: an AOT backend whose windows call back."""
+"""An AOT autograd backend that hands the graph of each window to a listener."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch.fx
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import CompileContext, active_fake_mode
+from torch._inductor.freezing import freeze
 from torch._inductor.fx_passes.post_grad import remove_noop_ops
 
-from fusionkit.capture.freezing import freeze_graph
 from fusionkit.capture.graphs import GraphKey
 
 CompiledFunction = Callable[..., Any]
@@ -20,10 +20,10 @@ CompilerFunction = Callable[[torch.fx.GraphModule, list[Any]], CompiledFunction]
 
 
 class GraphListener(Protocol):
-    """What a compile tells whoever listens to it."""
+    """Callbacks of one compile."""
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
-        """`module` stands in `window` and may be rewritten in place."""
+        """`module` has reached `window`; it may be rewritten in place."""
 
     def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
         """The compiled graph is about to run on real `inputs` (in placeholder order of the first window)."""
@@ -43,10 +43,9 @@ def aot_backend(
 ) -> CompilerFunction:
     """A torch.compile backend that traces with AOT autograd and runs the graphs with eager kernels.
 
-    Each graph passes the window "before-freezing", is frozen if asked (inference graphs only), and passes
-    "after-freezing". Behind the last window ops that do nothing (the clone of a dropout in eval mode) are
-    dropped, as Inductor does before it generates code. One backend instance numbers its own graphs; it shares
-    nothing with another instance.
+    Each graph passes the window "before-freezing"; with `freezing`, inference graphs are frozen and pass the
+    window "after-freezing". After the last window no-op nodes (the clone of a dropout in eval mode) are removed,
+    as Inductor does before it generates code. Each backend instance numbers its own graphs.
     """
     count = 0
 
@@ -61,7 +60,7 @@ def aot_backend(
                 listener.on_window("before-freezing", key, module)
                 kept: list[int] | None = None
                 if freezing and kind == "inference":
-                    module, kept = freeze_graph(dynamo_module, module, inputs)
+                    module, kept = freeze(dynamo_module, module, inputs)
                     listener.on_window("after-freezing", key, module)
                 if kind == "inference":
                     remove_noop_ops(module.graph)
@@ -84,18 +83,19 @@ def aot_backend(
 def _runner(
     listener: GraphListener, key: GraphKey, module: torch.fx.GraphModule, kept: list[int] | None
 ) -> CompiledFunction:
-    """What AOT autograd calls: tells the listener, then runs the graph node by node.
+    """The callable for AOT autograd: it calls the listener, then runs the graph node by node.
 
-    Under a fake mode an inference graph of fixed sizes is not run: its outputs' metadata is the whole result.
+    Under a fake mode an inference graph with static output shapes is not run: empty tensors with the outputs'
+    metadata are returned.
     """
-    shown = _output_values(module) if key.kind == "inference" else None
+    outputs = _output_values(module) if key.kind == "inference" else None
 
     def run(*args: Any) -> Any:
         listener.on_call(key, args)
-        if shown is not None and active_fake_mode() is not None:
+        if outputs is not None and active_fake_mode() is not None:
             return [
                 torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-                for value in shown
+                for value in outputs
             ]
         return module.forward(*(args if kept is None else [args[index] for index in kept]))
 
@@ -103,7 +103,7 @@ def _runner(
 
 
 def _output_values(module: torch.fx.GraphModule) -> list[torch.Tensor] | None:
-    """Metadata of the outputs, None where one is no tensor of fixed sizes that the graph made itself."""
+    """Fake tensors of the outputs; None unless each is a static-shape tensor computed by a node of the graph."""
     values = []
     for node in module.graph.output_node().args[0]:  # type: ignore[union-attr]
         value = (

@@ -63,13 +63,13 @@ def _graph_dict(graph: CapturedGraph) -> dict[str, Any]:
 
 def _foreign_schemas(graphs: tuple[CapturedGraph, ...]) -> dict[str, str]:
     """Schema string of every op outside aten and prims, so that a reader without it can define it."""
-    found: dict[str, str] = {}
+    schemas: dict[str, str] = {}
     for graph in graphs:
         for node in graph.nodes:
             target = node.target
             if isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims"):
-                found[str(target)] = str(target._schema)
-    return dict(sorted(found.items()))
+                schemas[str(target)] = str(target._schema)
+    return dict(sorted(schemas.items()))
 
 
 def _symbols(graphs: tuple[CapturedGraph, ...]) -> dict[str, int]:

@@ -25,7 +25,7 @@ class _Collector:
         self.graphs.append(CapturedGraph(key, window, copy_graph_module(module)))
 
     def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
-        """Inputs are not kept."""
+        """Do nothing: a capture has no tensor values."""
 
 
 def capture_graphs(
@@ -36,11 +36,11 @@ def capture_graphs(
     train: bool = False,
     dynamic: Sequence[str] = (),
 ) -> Capture:
-    """Compile `subject` without patterns and return its graphs, before freezing and, if asked, after it.
+    """Compile `subject` without patterns and return its graphs, before freezing and, with `freezing`, after it.
 
-    `train` captures forward and backward. `dynamic` names dimensions, `INPUT:DIM` or `DIM`, that are to stay
-    symbolic; the capture's notes say which do, and by which line one was specialised. Raises MisuseError when
-    no graph was captured.
+    `train` captures forward and backward. `dynamic` names the dimensions to keep symbolic, `INPUT:DIM` or `DIM`;
+    the capture's notes list which stayed symbolic, and the source line that specialised each of the others.
+    Raises MisuseError when no graph was captured.
     """
     collector = _Collector()
     backend = aot_backend(collector, decompositions=decompositions, freezing=freezing)
@@ -51,7 +51,7 @@ def capture_graphs(
 def capture_of(
     subject: Subject, graphs: Sequence[CapturedGraph], outcome: CompileOutcome, decompositions: str
 ) -> Capture:
-    """Graphs of a compile with what is known of it. Raises MisuseError when there are none."""
+    """The Capture of a compile that produced `graphs`. Raises MisuseError when there are none."""
     if not graphs:
         reasons = "; ".join(outcome.breaks) or (
             "the compiler gave no reason: past its recompile limit it runs a class eager for good; use a new process"
@@ -67,5 +67,5 @@ def capture_of(
         breaks=outcome.breaks,
         recompiles=outcome.recompiles,
         decompositions=decompositions,
-        notes=tuple(item.told(graphs) for item in outcome.dynamic),
+        notes=tuple(item.describe(graphs) for item in outcome.dynamic),
     )

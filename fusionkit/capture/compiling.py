@@ -1,4 +1,4 @@
-"""Compiling and running one subject once, with everything that went differently from plan."""
+"""Compile and run one subject; record its graph breaks, recompiles and dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import UserCode
 
-# Several models of one class in one process share code objects, and with them two things that a capture must
-# not depend on: dynamo's recompile limit, past which a frame silently runs eager, and its guess that a size
-# or number that differed between two compiles is dynamic.
+# Models of one class share code objects within a process. dynamo keeps two things for each code object that a
+# capture must not depend on: the recompile limit, past which a frame silently runs eager, and the guess that a
+# size or number that differed between two compiles is dynamic.
 _RECOMPILE_LIMIT = 256
 _GC_THRESHOLD = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOutcome:
-    """What compiling and running a subject gave: flat output tensors, graph breaks and recompiles in words.
+    """Result of compiling and running a subject: flat output tensors, one line for each graph break and recompile.
 
-    `model` is the compiled model: calling it again with the subject's inputs compiles nothing. `dynamic` tells
-    of each dimension that was marked.
+    `model` is the compiled model: calling it again with the subject's inputs compiles nothing. `dynamic` has one
+    entry for each marked dimension.
     """
 
     outputs: tuple[torch.Tensor, ...]
@@ -51,12 +51,10 @@ def compile_and_run(
     dynamic: Sequence[str] = (),
     has_run: bool = False,
 ) -> CompileOutcome:
-    """Run the model plainly once, then `calls` times through `backend`.
+    """Run the model once in eager mode, then `calls` times through `backend`.
 
-    `dynamic`: dimensions of inputs (see capture.dynamic) that are symbolic where the graph allows it.
-
-    The plain forward comes first because some models build state in it, and break the graph otherwise; it is
-    left out for a model that `has_run`.
+    `dynamic`: input dimensions (see capture.dynamic) to keep symbolic where the graph allows it. The eager forward
+    comes first because some models build state in it and would break the graph otherwise; `has_run` skips it.
     Raises MisuseError when the model itself fails.
     """
     failed: list[str] = []
@@ -93,7 +91,7 @@ def _calls(subject: Subject, compiled: Callable[..., Any], calls: int, train: bo
 
 @contextlib.contextmanager
 def _own_errors_pass() -> Iterator[None]:
-    """Take a FusionKitError that a backend raised out of the wrapper that dynamo puts around it."""
+    """Re-raise a backend's FusionKitError without dynamo's wrapper."""
     try:
         yield
     except BackendCompilerFailed as error:
@@ -123,9 +121,9 @@ def _backward(subject: Subject, outputs: list[torch.Tensor]) -> None:
 
 @contextlib.contextmanager
 def _isolated() -> Iterator[None]:
-    """A compile of its own: limits, guesses, and a garbage collector that looks less often.
+    """Isolate one compile from earlier ones (recompile limits, dynamic-shape guesses) and collect garbage less often.
 
-    A big graph is millions of objects that stay; looking through them again and again takes a tenth of the time.
+    A big graph is millions of live objects; scanning them again and again takes a tenth of the compile time.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(max(thresholds[0], _GC_THRESHOLD), *thresholds[1:])

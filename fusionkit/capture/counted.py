@@ -1,4 +1,4 @@
-"""The independent count of sites that travels with the graphs, and the module names that both must share."""
+"""The independent site count inside a capture, and the module paths that count and graph nodes share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 
 
 def with_counts(capture: Capture, model: nn.Module, counts: Mapping[str, ExpectedCount]) -> Capture:
-    """The capture of `model` with the sites that were counted in it, its nodes under the counts' module names."""
+    """The capture of `model` with its site count, the nodes renamed to the count's module paths."""
     return replace(by_first_path(capture, model), counts=dict(counts))
 
 
 def by_first_path(capture: Capture, model: nn.Module) -> Capture:
-    """The capture with every node of a module that stands at several paths of `model` under the first of them.
+    """The capture with each shared module's nodes under the first of its paths in `model`.
 
-    A forward hook, and so the count of sites, knows a module by that path alone.
+    A forward hook, and with it the site count, knows a module by its first path only.
     """
     first = first_paths(model)
     if not first:
@@ -31,7 +31,7 @@ def by_first_path(capture: Capture, model: nn.Module) -> Capture:
 
 
 def first_paths(model: nn.Module) -> dict[str, str]:
-    """Path -> first path of the same module, for modules that the model holds more than once."""
+    """Path -> first path of the same module, for modules that `model` has at several paths."""
     first: dict[int, str] = {}
     paths = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -53,9 +53,9 @@ def _renamed(graph: CapturedGraph, first: Mapping[str, str]) -> CapturedGraph:
 
 
 def counts_dict(counts: Mapping[str, ExpectedCount]) -> dict[str, Any]:
-    """The `sites` of a capsule: for each primitive its places in call order, and what the count rests on.
+    """The `sites` entry of a capsule: for each primitive its counted sites in call order, and the declared number.
 
-    `sites` is null where no counter applies, `declared` where the author of the model said nothing.
+    `sites` is null where no counter applies, `declared` where the subject's author declared no number.
     """
     return {
         name: {

@@ -1,4 +1,4 @@
-"""Dimensions that are marked as dynamic: which stay symbolic in the graph, and where one was specialised."""
+"""Dimensions marked dynamic: which stay symbolic in the graph, and which source line specialised the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MARKS = ("_dynamo_weak_dynamic_indices", "_has_dynamo_dim_marking")
 
 @dataclass(frozen=True, slots=True)
 class MarkedDim:
-    """One dimension of one input tensor; `source` is how the compiler may spell the tensor."""
+    """One dimension of one input tensor; `sources`: the expressions that dynamo may use for the tensor."""
 
     name: str
     dim: int
@@ -41,7 +41,7 @@ class MarkedDim:
 
 @dataclass(frozen=True, slots=True)
 class DynamicDim:
-    """What became of a marked dimension: `symbol` where it stays symbolic, else where it was specialised."""
+    """Outcome of a marked dimension: `symbol` if it stays symbolic, else `source`, the line that specialised it."""
 
     name: str
     dim: int
@@ -49,8 +49,8 @@ class DynamicDim:
     symbol: str | None
     source: str = ""
 
-    def told(self, graphs: Sequence[CapturedGraph]) -> str:
-        """In words, with the ops of the graph that stand on the specialising line."""
+    def describe(self, graphs: Sequence[CapturedGraph]) -> str:
+        """One line of text, with the graph's ops that come from the specialising source line."""
         place = f"{self.name} dim {self.dim}"
         if self.symbol is not None:
             return f"{place} stays symbolic ({self.symbol})"
@@ -71,12 +71,12 @@ class DynamicDim:
 
 
 def find_dims(subject: Subject, wanted: Sequence[str]) -> list[MarkedDim]:
-    """The dimensions that `INPUT:DIM` (one tensor) or `DIM` (every floating or integer tensor that has it) names.
+    """The dimensions that `INPUT:DIM` (one tensor) or `DIM` (every input tensor with that dimension) names.
 
     Raises MisuseError for an input or dimension that the subject does not have.
     """
     tensors = _tensors(subject)
-    found: dict[tuple[str, int], MarkedDim] = {}
+    marked_dims: dict[tuple[str, int], MarkedDim] = {}
     for word in wanted:
         name, _, number = word.rpartition(":")
         if not re.fullmatch(r"-?[0-9]+", number):
@@ -90,8 +90,8 @@ def find_dims(subject: Subject, wanted: Sequence[str]) -> list[MarkedDim]:
         for key in fitting:
             tensor, sources = tensors[key]
             dim = int(number) % tensor.dim()
-            found[key, dim] = MarkedDim(key, dim, int(tensor.shape[dim]), tensor, sources)
-    return list(found.values())
+            marked_dims[key, dim] = MarkedDim(key, dim, int(tensor.shape[dim]), tensor, sources)
+    return list(marked_dims.values())
 
 
 @contextlib.contextmanager
@@ -113,14 +113,14 @@ def marked(dims: Sequence[MarkedDim]) -> Iterator[None]:
 
 
 class DimWatch:
-    """Wraps a backend and reads, after each compile, what became of the marked dimensions."""
+    """Wraps a backend and reads the outcome of the marked dimensions from the shape environment of each compile."""
 
     def __init__(self, dims: Sequence[MarkedDim]) -> None:
         self._dims = dims
         self._seen: dict[tuple[str, int], DynamicDim] = {}
 
     def watching(self, backend: CompilerFunction) -> CompilerFunction:
-        """`backend`, watched."""
+        """`backend`, with the outcome read after each graph that it compiles."""
 
         def watched(module: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFunction:
             compiled = backend(module, inputs)
@@ -136,7 +136,7 @@ class DimWatch:
         return watched
 
     def result(self) -> tuple[DynamicDim, ...]:
-        """One entry for each marked dimension; without a symbol for one that the compiler never made dynamic."""
+        """One entry for each marked dimension; `symbol` is None for one that dynamo never made dynamic."""
         return tuple(
             self._seen.get((item.name, item.dim)) or DynamicDim(item.name, item.dim, item.size, None)
             for item in self._dims
@@ -157,22 +157,22 @@ def _what_became(item: MarkedDim, environment: Any) -> DynamicDim | None:
 
 
 def _tensors(subject: Subject) -> dict[str, tuple[torch.Tensor, tuple[str, ...]]]:
-    """Input tensors by name (`hidden_states`, `x[0]`), with the compiler's spellings of each."""
-    found: dict[str, tuple[torch.Tensor, tuple[str, ...]]] = {}
+    """Input tensors by name (`hidden_states`, `x[0]`), each with the source expressions that dynamo may use for it."""
+    tensors: dict[str, tuple[torch.Tensor, tuple[str, ...]]] = {}
     for path, leaf in _pytree.tree_flatten_with_path(subject.kwargs)[0]:
         if isinstance(leaf, torch.Tensor):
             source = str(_pytree.keystr(path))
-            found[_plain(source)] = (leaf, (source,))
+            tensors[_plain(source)] = (leaf, (source,))
     names = list(inspect.signature(subject.model.forward).parameters)
     for index, argument in enumerate(subject.args):
         if isinstance(argument, torch.Tensor):
             name = names[index] if index < len(names) else str(index)
-            found[name] = (argument, (f"['{name}']", f"['args'][{index}]"))
-    return found
+            tensors[name] = (argument, (f"['{name}']", f"['args'][{index}]"))
+    return tensors
 
 
 def _whole_line(line: str) -> str:
-    """`file:line` as `source_line` gives it; the compiler leaves out what a path has in common with torch's."""
+    """`file:line` as `source_line` gives it; dynamo strips the prefix that a path shares with torch's own."""
     name, _, number = line.rpartition(":")
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     meant = (file for file in files if isinstance(file, str) and shorten_filename(file) == name)

@@ -1,8 +1,8 @@
-"""What a capsule names that this process may lack: ops without their library, device npu without torch_npu.
+"""Stand-ins for what a capsule names and this process lacks: ops without their library, npu without torch_npu.
 
-Nothing computes here. An op is defined from its schema, without kernels. Device npu is torch's PrivateUse1
+No stand-in computes. A missing op is defined from its schema, without kernels. Device npu is torch's PrivateUse1
 slot, which torch_npu renames to npu; without torch_npu the slot keeps its own name, and fake tensors on it
-take the same paths through the dispatcher. (On device meta torch's pattern matcher passes every node by:
+take the same dispatch paths. (On device meta torch's pattern matcher skips every node:
 torch._inductor.lowering.unsupported_input_tensor.) Definitions and slot are per process, as torch.ops is.
 """
 
@@ -25,8 +25,8 @@ _KEPT: list[Any] = []
 def define_missing_ops(schemas: Mapping[str, str]) -> list[str]:
     """Define each op that this process lacks from its schema, without kernels; returns one note for each.
 
-    Where a graph holds ops of the kit's own targets, the current target (cpu if none) provides those. Raises
-    MisuseError for an op of torch itself that this torch lacks, RuntimeError for a schema that is none.
+    Ops of the kit's own targets come from the current target (cpu if none is active). Raises MisuseError for an
+    op of torch itself that this torch lacks, RuntimeError for an invalid schema.
     """
     if any(name.startswith(("npu.", "fusionkit.")) for name in schemas):
         use_target(current_target() or "cpu")
@@ -60,11 +60,11 @@ def device_name(device: torch.device) -> str:
     return str(device).replace(NPU_SLOT, "npu")
 
 
-def hold_composites(ops: Iterable[Any]) -> None:
-    """Keep composite aten ops whole on the bare PrivateUse1 slot, as the device did that left them in a graph.
+def keep_composites(ops: Iterable[Any]) -> None:
+    """Keep composite aten ops undecomposed on the bare PrivateUse1 slot, as on the device that the graph is from.
 
-    torch_npu has a kernel for aten.matmul, say: a linear on npu is traced as t and matmul, elsewhere as t, view
-    and mm. A pattern is traced the same way here once the slot has a kernel, which is never called.
+    torch_npu has its own kernel for aten.matmul, for example: a linear on npu is traced as t and matmul, elsewhere
+    as t, view and mm. A pattern traces the same way here once the slot has a kernel; that kernel is never called.
     """
     if torch._C._get_privateuse1_backend_name() != NPU_SLOT:
         return
@@ -76,7 +76,7 @@ def hold_composites(ops: Iterable[Any]) -> None:
         if has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "PrivateUse1"):
             library: Any = torch.library.Library("aten", "IMPL")
             library.impl(name.removeprefix("aten::"), _never, "PrivateUse1")
-            op._dispatch_cache.clear()  # it may have been taken apart on the slot before
+            op._dispatch_cache.clear()  # an earlier call may have cached its decomposition
             _KEPT.append(library)
 
 
@@ -85,7 +85,7 @@ def _never(*_: Any, **__: Any) -> NoReturn:
 
 
 def _guard_slot() -> None:
-    """Let torch index fake tensors on the slot: C++ asks for a device guard there, and torch_npu brings its own."""
+    """Register the device guard that C++ needs to index fake tensors on the slot; torch_npu has its own."""
     try:
         guard_class: Any = torch._C._acc.DeviceGuard
         register: Any = torch._C._acc.register_python_privateuseone_device_guard

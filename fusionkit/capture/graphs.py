@@ -1,4 +1,4 @@
-"""The result of a capture: the graphs of one model, and what happened while they were made."""
+"""The result of a capture: the graphs of one model, with the breaks, recompiles and notes of its compile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GraphKey:
 
 @dataclass(frozen=True, slots=True)
 class CapturedGraph:
-    """One graph as it stood in one window; `module` is a private copy and holds fake-tensor metadata."""
+    """One graph in one window; `module` is a private copy with fake-tensor metadata."""
 
     key: GraphKey
     window: str
@@ -41,8 +41,8 @@ class Capture:
 
     `breaks`: the reason of each graph break. `recompiles`: one line for each frame compiled again.
     `origin` is "torch.compile" (may feed a verdict) or "export". `counts`: the sites of each primitive that were
-    counted in the model itself; empty where nobody counted. `torch_version`: the torch that made the graphs.
-    `notes` tell of the capture; `reading` of what a reader of its capsule had to make up for, and is not written.
+    counted in the model itself; empty without a count. `torch_version`: the torch that made the graphs.
+    `notes`: remarks on the capture. `reading`: stand-ins that the reader of a capsule used; not written to one.
     """
 
     subject: str
@@ -61,7 +61,7 @@ class Capture:
     reading: tuple[str, ...] = ()
 
     def in_window(self, window: str) -> tuple[CapturedGraph, ...]:
-        """The graphs as they stood in `window`."""
+        """The graphs of `window`."""
         return tuple(graph for graph in self.graphs if graph.window == window)
 
 

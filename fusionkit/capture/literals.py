@@ -1,6 +1,6 @@
 """Graph arguments as JSON and back: literals exactly, nodes by name, everything else refused.
 
-A literal that JSON has no word for is an object with one key that names its kind: {"node": "add_3"},
+A literal that JSON cannot express is an object with one key that names its kind: {"node": "add_3"},
 {"dtype": "bfloat16"}, {"device": "cpu"}, {"layout": "strided"}, {"memory_format": "..."}, {"float": "inf"},
 {"complex": [re, im]}, {"tuple": [...]}, {"slice": [a, b, c]}, {"dict": {...}}, {"size": "s0*2"} (a symbolic size).
 """
@@ -88,9 +88,9 @@ def decode(value: Any, node: Callable[[str], torch.fx.Node], size: Callable[[str
 
 def _decode_torch(kind: str, content: Any) -> Any:
     if kind == "dtype":
-        found = getattr(torch, content, None)
-        if isinstance(found, torch.dtype):
-            return found
+        dtype = getattr(torch, content, None)
+        if isinstance(dtype, torch.dtype):
+            return dtype
     if kind == "device":
         return npu_device(content) if str(content).startswith("npu") else torch.device(content)
     if kind == "layout" and content in _LAYOUTS:

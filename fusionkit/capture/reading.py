@@ -1,7 +1,7 @@
 """Reading a capsule: JSON to graphs with fake metadata. Nothing in the file is executed.
 
-Targets resolve only in torch.ops and a small table of builtins; what this process lacks, ops and device npu,
-is made up for in `foreign` and told in the capture's `reading`.
+Targets resolve only in torch.ops and a small table of builtins. Ops and devices that this process lacks get
+stand-ins (see `foreign`), listed in the capture's `reading`.
 """
 
 from __future__ import annotations
@@ -20,29 +20,15 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from fusionkit.capture.capsule import SCHEMA
 from fusionkit.capture.counted import read_counts
-from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, hold_composites
+from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, keep_composites
 from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.capture.literals import decode
 from fusionkit.errors import MisuseError
 from fusionkit.store import read_json
 
+_OPERATORS = ("getitem", "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "eq", "ge", "gt", "le", "lt")  # fmt: skip
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    f"operator.{name}": getattr(operator, name)
-    for name in (
-        "getitem",
-        "add",
-        "sub",
-        "mul",
-        "floordiv",
-        "mod",
-        "truediv",
-        "neg",
-        "eq",
-        "ge",
-        "gt",
-        "le",
-        "lt",
-    )
+    f"operator.{name}": getattr(operator, name) for name in _OPERATORS
 } | {"torch.sym_max": torch.sym_max, "torch.sym_min": torch.sym_min, "torch.sym_not": torch.sym_not}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -54,7 +40,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def read_capsule(path: Path) -> Capture:
-    """Read a capsule file. Raises MisuseError naming the file and what in it cannot be used."""
+    """Read a capsule file. Raises MisuseError naming the file and the part that cannot be used."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise MisuseError(f"{path}: not a capsule of schema {SCHEMA}; write one with `fusionkit capture`")
@@ -75,7 +61,7 @@ def _read_capture(data: dict[str, Any]) -> Capture:
     targets = [node.target for graph in graphs for node in graph.nodes if _stands_on_slot(node)]
     if targets:
         reading.append(f"device npu is read as {NPU_SLOT}, its slot in a torch without torch_npu")
-        hold_composites(targets)
+        keep_composites(targets)
     return Capture(
         subject=str(data["subject"]),
         target=str(data["target"]),
@@ -157,7 +143,7 @@ def _read_graph(data: dict[str, Any], hints: dict[str, int]) -> CapturedGraph:
 
 
 def _in_schema_order(target: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """JSON sorts keys; a trace has them as the op's schema does, and torch's matcher compares their order."""
+    """`kwargs` in the order of the op's schema: JSON sorts keys, and torch's matcher compares their order."""
     schema = getattr(target, "_schema", None)
     order = [argument.name for argument in schema.arguments] if schema is not None else []
     return {name: kwargs[name] for name in dict.fromkeys([*order, *kwargs]) if name in kwargs}

@@ -1,4 +1,4 @@
-"""How the graphs of one model differ between two captures: by op, by site, and by what became of what."""
+"""The differences between two captures of one model: by graph, op, device, dtype, site, and rewritten statement."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def compare_capsules(
 def compare_captures(
     a: Capture, b: Capture, *, patterns: Sequence[str] | None = None, window: str = "before-freezing"
 ) -> GraphComparison:
-    """Lay two captures of one model side by side; nothing is compiled or run.
+    """Compare two captures of one model; nothing is compiled or run.
 
-    `patterns`: names whose sites are told; default: those that are counted on either side, or all. Raises
+    `patterns`: names whose sites are listed; default: those with a site count on either side, or all. Raises
     MisuseError when the captures are of different subjects, or one has no graph in `window`.
     """
     if a.subject != b.subject:
@@ -79,15 +79,15 @@ def _compare_sites(
 
 
 def _notes(a: Capture, b: Capture, names: Sequence[str]) -> tuple[str, ...]:
-    """The captures' own notes, and what the sites rest on where a side has no count: the other's, of the same model."""
+    """The captures' own notes, and which patterns use the other side's site count or have none at all."""
     notes = [f"{letter}: {note}" for letter, capture in (("A", a), ("B", b)) for note in capture.notes]
     for mine, theirs, own, other in (("A", "B", a, b), ("B", "A", b, a)):
         borrowed = [name for name in names if name not in own.counts and name in other.counts]
         if borrowed:
-            notes.append(f"{mine} carries no count of {', '.join(borrowed)}: that of {theirs} is used")
+            notes.append(f"{mine} has no site count of {', '.join(borrowed)}: that of {theirs} is used")
     unknown = [name for name in names if name not in a.counts and name not in b.counts]
     if unknown:
-        notes.append(f"no count of {', '.join(unknown)} on either side: only what was found is told")
+        notes.append(f"no site count of {', '.join(unknown)} on either side: only matched sites are listed")
     return tuple(notes)
 
 
@@ -122,15 +122,15 @@ def _side(capture: Capture, window: str) -> Side:
 
 
 def _tallies(
-    a: Sequence[CapturedGraph], b: Sequence[CapturedGraph], name: Callable[[torch.fx.Node], str | None]
+    a: Sequence[CapturedGraph], b: Sequence[CapturedGraph], label_of: Callable[[torch.fx.Node], str | None]
 ) -> tuple[Tally, ...]:
-    """What differs in number, the largest difference first."""
+    """The labels whose numbers of nodes differ, the largest difference first."""
     left, right = (
-        Counter(told for graph in graphs for node in graph.nodes if (told := name(node)) is not None)
+        Counter(label for graph in graphs for node in graph.nodes if (label := label_of(node)) is not None)
         for graphs in (a, b)
     )
-    found = [Tally(key, left[key], right[key]) for key in {**left, **right} if left[key] != right[key]]
-    return tuple(sorted(found, key=lambda tally: (-abs(tally.a - tally.b), tally.name)))
+    tallies = [Tally(key, left[key], right[key]) for key in {**left, **right} if left[key] != right[key]]
+    return tuple(sorted(tallies, key=lambda tally: (-abs(tally.a - tally.b), tally.name)))
 
 
 def _op(node: torch.fx.Node) -> str | None:

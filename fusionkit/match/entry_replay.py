@@ -1,4 +1,4 @@
-"""A hit of a hand-written entry as two functions of the same inputs: the graph's own nodes, and what the handler made."""
+"""Replay of a hand-written entry's hit: the graph's own nodes against the nodes that the handler inserts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fusionkit.passes.site_match import SiteMatch
 
 @dataclass(frozen=True, slots=True)
 class EntrySite:
-    """`original` and `replacement` take the values of the nodes `inputs`, in order."""
+    """One hit as two functions; `original` and `replacement` take the values of the nodes `inputs`, in order."""
 
     inputs: tuple[str, ...]
     original: Callable[..., Any]
@@ -34,10 +34,10 @@ def is_entry(group: Sequence[PatternClass], variant: str) -> bool:
 
 
 def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> EntrySite:
-    """Let the handler rewrite this one site in a copy of the graph, and cut out both sides.
+    """Let the handler rewrite this one site in a copy of the graph, and extract both sides as functions.
 
-    The cut goes through the nodes that the handler's nodes read. Raises MisuseError where the entry does not
-    match there alone, since another pattern changed the graph first.
+    Their inputs are the nodes that the inserted nodes read. Raises MisuseError if the entry does not match in the
+    original graph, because another pattern rewrote it first.
     """
     module = copy_graph_module(graph.module)
     with new_nodes(module.graph) as made:
@@ -45,7 +45,8 @@ def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> Entr
     before = {node.name: node for node in graph.module.graph.nodes}
     if not made:
         raise MisuseError(
-            f"pattern {match.variant}: it hit at {match.anchor} only after another pattern; replay it without that one"
+            f"pattern {match.variant}: it hit at {match.anchor} only after another pattern rewrote the graph;"
+            " replay it without that pattern"
         )
     result = _successor(before[match.anchor], module)
     new = _behind(result, [node for node in made if not node._erased])
@@ -65,7 +66,7 @@ def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> Entr
 def replay_entry(
     site: EntrySite, match: SiteMatch, values: Mapping[str, Any], *, seed: int = 0
 ) -> SiteReplay:
-    """Replay one site; `values` maps the names of its inputs to the tensors that a run had there."""
+    """Replay one site; `values`: name of an input node -> its tensor in a real run."""
     tensors = [values[name] for name in site.inputs]
     return replay_site(
         site.original, site.replacement, tensors, seed=seed, name=f"{match.pattern}:{match.anchor}"
@@ -75,9 +76,9 @@ def replay_entry(
 def _only_at(match: SiteMatch, group: FileGroup) -> PatternMatcherPass:
     """A pass with the group's entries that rewrites at the match's anchor and nowhere else."""
 
-    def check(name: str, found: Match, allowed: Callable[[Match], Any]) -> bool:
-        here = name == match.variant and found.output_node().name == match.anchor
-        return here and bool(allowed(found))
+    def check(name: str, candidate: Match, allowed: Callable[[Match], Any]) -> bool:
+        here = name == match.variant and candidate.output_node().name == match.anchor
+        return here and bool(allowed(candidate))
 
     matcher = PatternMatcherPass()
     for register in group.entries:
@@ -86,18 +87,18 @@ def _only_at(match: SiteMatch, group: FileGroup) -> PatternMatcherPass:
 
 
 def _successor(root: torch.fx.Node, module: torch.fx.GraphModule) -> torch.fx.Node:
-    """What stands in the rewritten graph in the place of `root`: the operand that its first user has there."""
+    """The node that replaces `root` in the rewritten graph: the operand of the first user at the same position."""
     user = next(iter(root.users))
     place = tree_leaves((user.args, user.kwargs)).index(root)
     (same,) = [node for node in module.graph.nodes if node.name == user.name]
-    found = tree_leaves((same.args, same.kwargs))[place]
-    if not isinstance(found, torch.fx.Node):
+    successor = tree_leaves((same.args, same.kwargs))[place]
+    if not isinstance(successor, torch.fx.Node):
         raise MisuseError(f"node {user.name} has no operand any more in the place of {root.name}")
-    return found
+    return successor
 
 
 def _behind(end: torch.fx.Node, among: Collection[torch.fx.Node]) -> list[torch.fx.Node]:
-    """`end` and the nodes `among` that it depends on through such nodes alone, in graph order."""
+    """`end` and those of the nodes `among` that it depends on through `among` only, in graph order."""
     allowed, reached, waiting = set(among), set(), [end]
     while waiting:
         node = waiting.pop()

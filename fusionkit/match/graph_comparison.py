@@ -1,4 +1,4 @@
-"""The result of a comparison of two captures of one model: what differs by graph, op, device, dtype and site."""
+"""The result of comparing two captures of one model: differences by graph, op, device, dtype and site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABSENT = "absent"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side of a comparison is."""
+    """The identity of one side of a comparison."""
 
     subject: str
     target: str
@@ -30,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often something (an op, a device, a dtype) occurs on each side."""
+    """The number of nodes with an op, device or dtype on each side."""
 
     name: str
     a: int
@@ -39,7 +39,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class SitePair:
-    """One site on both sides: hit, miss, already_fused, skipped, or absent where no site was counted."""
+    """One site on both sides; `a`, `b`: hit, miss, already_fused, skipped, or absent if no site was counted there."""
 
     pattern: str
     module: str
@@ -51,7 +51,7 @@ class SitePair:
 
 @dataclass(frozen=True, slots=True)
 class GraphComparison:
-    """Two captures of one model side by side. `ops`, `devices` and `dtypes` hold what differs, `sites` every site."""
+    """Two captures of one model. `ops`, `devices` and `dtypes` have the differences only, `sites` every site."""
 
     a: Side
     b: Side
@@ -81,23 +81,11 @@ class GraphComparison:
         """Rows of a table: pattern, module, source, a, b, note, for sites that differ, or for all."""
         return [asdict(site) for site in (self.sites if everything else self.differing_sites)]
 
-    def rewrite_rows(self) -> list[dict[str, Any]]:
-        """Rows of a table: places, only in a, only in b, where."""
-        return [
-            {
-                "places": rewrite.places,
-                "only in a": [f"{count} x {op}" for op, count in rewrite.a],
-                "only in b": [f"{count} x {op}" for op, count in rewrite.b],
-                "where": list(rewrite.sources) or list(rewrite.modules),
-            }
-            for rewrite in self.rewrites
-        ]
-
     def sum_line(self) -> str:
-        """One line on the sites: how many are in which state on either side."""
+        """One line on the sites: their number for each pair of states."""
         pairs = Counter((site.a, site.b) for site in self.sites)
-        told = [f"{count} {_told_pair(*pair)}" for pair, count in pairs.items()]
-        return f"sites: {'; '.join(told)}" if told else "no site of the patterns on either side"
+        counts = [f"{count} {_states_text(*pair)}" for pair, count in pairs.items()]
+        return f"sites: {'; '.join(counts)}" if counts else "no site of the patterns on either side"
 
     def to_dict(self) -> dict[str, Any]:
         """The compare JSON."""
@@ -116,7 +104,7 @@ class GraphComparison:
         }
 
 
-def _told_pair(a: str, b: str) -> str:
+def _states_text(a: str, b: str) -> str:
     words = {"miss": "missed", ABSENT: "not there", "already_fused": "already fused"}
     left, right = words.get(a, a), words.get(b, b)
     return f"{left} in both" if a == b else f"{left} in A, {right} in B"

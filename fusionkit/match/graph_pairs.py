@@ -1,4 +1,4 @@
-"""Which graph of one capture stands for which of another, and whether the two are the same, node by node."""
+"""Pairing the graphs of two captures, and comparing each pair node by node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fusionkit.store import to_json
 
 @dataclass(frozen=True, slots=True)
 class GraphPair:
-    """Two graphs that stand for each other: the n-th of their kind on either side.
+    """The n-th graph of one kind on each side.
 
-    `a` and `b`: their numbers of nodes, None where a side has no such graph. `difference`: for graphs that call
-    the same ops in the same order, the first node that differs otherwise; "" for others.
+    `a` and `b`: numbers of nodes, None if a side has no such graph. `difference`: the first node that differs, for
+    graphs that call the same ops in the same order; "" for others.
     """
 
     kind: str
@@ -50,12 +50,12 @@ def _pair(kind: str, number: int, a: CapturedGraph | None, b: CapturedGraph | No
     difference = ""
     if [node["op"] for node in left] == [node["op"] for node in right]:
         pairs = zip(a.nodes, left, right, strict=True)
-        difference = next((_told(node.name, old, new) for node, old, new in pairs if old != new), "")
+        difference = next((_field_text(node.name, old, new) for node, old, new in pairs if old != new), "")
     return GraphPair(kind, number, len(left), len(right), left == right, difference)
 
 
 def _plain(graph: CapturedGraph) -> list[dict[str, Any]]:
-    """Each node as what it computes: op, arguments and metadata, with nodes known by their place."""
+    """Each node's op, arguments and metadata, with operand nodes as their position in the graph."""
     places = {node.name: place for place, node in enumerate(graph.nodes)}
     plain = []
     for node in graph.nodes:
@@ -76,8 +76,8 @@ def _placed(value: Any, places: dict[str, int]) -> Any:
     return value
 
 
-def _told(name: str, a: dict[str, Any], b: dict[str, Any]) -> str:
-    """The first field that differs, in words."""
+def _field_text(name: str, a: dict[str, Any], b: dict[str, Any]) -> str:
+    """The first field that differs, with both values."""
     field = next(key for key in ("arguments", "value") if a[key] != b[key])
     left, right = (to_json(side[field], indent=None) for side in (a, b))
     return f"{name} ({a['op']}): {field} {left} in A, {right} in B"

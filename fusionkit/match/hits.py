@@ -1,4 +1,4 @@
-"""Hits per pattern and per site, held against the independent count of sites."""
+"""Hits per pattern and per site, compared with the independent site count."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SCHEMA = "fusionkit.hits/1"
 
 @dataclass(frozen=True, slots=True)
 class PatternHits:
-    """One pattern on one subject. `count` is the independent count, None where there is none.
+    """One pattern on one subject. `count`: the independent site count, None without one.
 
-    `asserted` is a number that the caller expects besides. `join` is None where no site was counted by place.
+    `asserted`: a further number that the caller expects. `join`: None if the count has no sites by module.
     """
 
     pattern: str
@@ -40,22 +40,22 @@ class PatternHits:
 
     @property
     def hits(self) -> tuple[SiteMatch, ...]:
-        """The sites that were replaced."""
+        """The replaced sites."""
         return tuple(match for match in self.matches if match.status == "hit")
 
     @property
     def skipped(self) -> tuple[SiteMatch, ...]:
-        """The sites that matched and must not be replaced, each with its reason."""
+        """The matches that a documented limit of the fused op excludes, each with its reason."""
         return tuple(match for match in self.matches if match.status == "skipped")
 
     @property
     def refused(self) -> tuple[SiteMatch, ...]:
-        """The sites that matched and whose replacement does not fit: misses, whatever the pattern matched."""
+        """The matches whose replacement does not fit; they count as misses."""
         return tuple(match for match in self.matches if match.status == "refused")
 
     @property
     def missing(self) -> tuple[ExpectedSite, ...]:
-        """Expected sites at which nothing was found."""
+        """Expected sites without a match or fused op."""
         return () if self.join is None else self.join.missing
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class PatternHits:
 
 @dataclass(frozen=True, slots=True)
 class HitReport:
-    """Hits of all asked patterns on one subject, with what the compile itself reported."""
+    """Hits of the requested patterns on one subject, with graph breaks, recompiles and notes of the compile."""
 
     subject: str
     target: str
@@ -111,10 +111,10 @@ def hits(
     config: CompilationConfig | None = None,
     asserted: Mapping[str, int | None] | None = None,
 ) -> HitReport:
-    """Count sites in eager mode, compile, and hold the hits against the count.
+    """Count sites in eager mode, compile, and compare the hits with the count.
 
-    `patterns`: names to report; default: those whose sites this subject's count covers, or all. `asserted`:
-    numbers that the caller expects besides; they never replace the count.
+    `patterns`: names to report; default: those that the subject's site count covers, or all. `asserted`: further
+    numbers that the caller expects; they never replace the count.
     """
     use_target(current_target() or "cpu")
     counts = expected_counts(subject)
@@ -124,7 +124,7 @@ def hits(
 
 
 def default_patterns(counts: Mapping[str, ExpectedCount]) -> tuple[str, ...]:
-    """The patterns whose sites are counted for a subject; all patterns where none is."""
+    """The patterns with a site count; all patterns if there is none."""
     counted = tuple(name for name in pattern_names() if name in counts and counts[name].expected is not None)
     return counted or pattern_names()
 
@@ -135,7 +135,7 @@ def report_hits(
     *,
     asserted: Mapping[str, int | None] | None = None,
 ) -> HitReport:
-    """The report of a matching that has been made, for every pattern group that took part in it."""
+    """The report of a matching, for each of its pattern groups."""
     entries = {
         name: judge_hits(
             name,
@@ -149,7 +149,7 @@ def report_hits(
     capture = matching.capture
     if capture.breaks and not shows_values(capture.target):
         seen = {module_path(node) for graph in matching.graphs for node in graph.nodes}
-        entries = {name: _told_of_break(entry, seen, capture) for name, entry in entries.items()}
+        entries = {name: _uncaptured(entry, seen, capture) for name, entry in entries.items()}
     return HitReport(
         subject=capture.subject,
         target=capture.target,
@@ -163,8 +163,8 @@ def report_hits(
     )
 
 
-def _told_of_break(entry: PatternHits, seen: set[str], capture: Capture) -> PatternHits:
-    """A site behind a break has no graph where nothing is computed: it is not captured, rather than missed."""
+def _uncaptured(entry: PatternHits, seen: set[str], capture: Capture) -> PatternHits:
+    """INCONCLUSIVE if all missing sites are behind a graph break: a target without values captures no graph there."""
     below = [f"{site.module}." for site in entry.missing]
     lost = [place for place in below if not any(f"{path}.".startswith(place) for path in seen)]
     if entry.verdict is not Verdict.FAIL or not lost or len(lost) < len(below):
@@ -185,23 +185,23 @@ def judge_hits(
     """The verdict on one pattern: every counted site is a hit, already fused, or skipped with a reason."""
     accounted = tuple(match for match in matches if match.status != "refused")
     refused = [match for match in matches if match.status == "refused"]
-    sites = None if count is None else count.sites
-    by_place = sites is not None and (count is None or count.expected == len(sites))
-    join = join_sites(sites, [*accounted, *fused]) if sites is not None and by_place else None
-    told = _Told(accounted, fused, join, None if count is None else count.expected)
-    verdict, reason = told.judge()
+    join = None
+    if count is not None and count.sites is not None and count.expected == len(count.sites):
+        join = join_sites(count.sites, [*accounted, *fused])
+    tally = _SiteTally(accounted, fused, join, None if count is None else count.expected)
+    verdict, reason = tally.judge()
     if refused and verdict is not Verdict.PASS:
         verdict, reason = Verdict.FAIL, f"{reason}; {len(refused)} refused: {refused[0].reason}"
     if count is not None and count.contradiction is not None:
         verdict, reason = Verdict.FAIL, count.contradiction
-    if asserted is not None and asserted != told.found:
-        verdict, reason = Verdict.FAIL, f"expected_sites.{pattern} says {asserted}, {told.found} were found"
+    if asserted is not None and asserted != tally.total:
+        verdict, reason = Verdict.FAIL, f"expected_sites.{pattern} says {asserted}, {tally.total} were found"
     return PatternHits(pattern, matches, fused, count, asserted, join, verdict, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What was found and what was expected, and what to say of it."""
+class _SiteTally:
+    """The accounted sites of one pattern against the expected number, with verdict and reason."""
 
     matches: tuple[SiteMatch, ...]
     fused: tuple[FusedSite, ...]
@@ -213,15 +213,15 @@ class _Told:
         return sum(match.status == "hit" for match in self.matches)
 
     @property
-    def found(self) -> int:
-        """Sites that were accounted for: hit, skipped with a reason, or fused by the library."""
+    def total(self) -> int:
+        """Number of accounted sites: hit, skipped with a reason, or fused by the library."""
         return len(self.matches) + len(self.fused)
 
     def judge(self) -> tuple[Verdict, str]:
         if self.expected is None:
             return (
                 Verdict.INCONCLUSIVE,
-                f"{self.hits} hits, but no independent count of sites to hold them against",
+                f"{self.hits} hits, but no independent site count to compare with",
             )
         if self.join is not None and self.join.surplus:
             places = ", ".join(item.module or item.anchor for item in self.join.surplus[:3])
@@ -230,7 +230,7 @@ class _Told:
             places = ", ".join(site.module for site in self.join.missing[:3])
             more = ", ..." if len(self.join.missing) > 3 else ""
             return Verdict.FAIL, f"{self.summary()}; missed: {places}{more}"
-        if self.found != self.expected:
+        if self.total != self.expected:
             return Verdict.FAIL, self.summary()
         if self.expected == 0:
             return Verdict.INCONCLUSIVE, "zero sites: this subject has none of this primitive"
@@ -239,11 +239,11 @@ class _Told:
         return Verdict.PASS, self.summary()
 
     def summary(self) -> str:
-        told = f"{self.hits} hits of {self.expected} sites"
+        text = f"{self.hits} hits of {self.expected} sites"
         if self.fused:
             lines = dict.fromkeys(f"{site.source} calls {site.op}" for site in self.fused)
-            told += f", {len(self.fused)} already fused by the library ({', '.join(lines)})"
+            text += f", {len(self.fused)} already fused by the library ({', '.join(lines)})"
         skipped = [match for match in self.matches if match.status == "skipped"]
         if skipped:
-            told += f", {len(skipped)} skipped: {skipped[0].reason}"
-        return told
+            text += f", {len(skipped)} skipped: {skipped[0].reason}"
+        return text

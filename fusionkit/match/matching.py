@@ -1,4 +1,4 @@
-"""Graphs, pattern groups and the matches between them: what hits and explanations are made from."""
+"""A matching: graphs, pattern groups and the matches between them, the input of hits and explanations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from fusionkit.passes.tracing import TraceFunction, make_tracer
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The graphs of one window before any pattern, the groups that were tried, and every match.
+    """The graphs of one window before any pattern, the pattern groups, and every match.
 
-    `pattern_table`: the decomposition table that the patterns were traced with; None: the graphs' own.
+    `pattern_table`: name of the decomposition table of the patterns' traces; None: the capture's own.
     """
 
     capture: Capture
@@ -36,12 +36,12 @@ class Matching:
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
-        """The graphs as they stood in the window before the patterns."""
+        """The graphs of the window, before the patterns."""
         return self.capture.in_window(self.window)
 
     @property
     def device(self) -> str:
-        """The device of most nodes: the one that patterns are traced on."""
+        """The device of most nodes, on which the patterns are traced."""
         return device_of(self.graphs)
 
     def of(self, pattern: str) -> tuple[SiteMatch, ...]:
@@ -54,12 +54,12 @@ class Matching:
         return self.pattern_table or self.capture.decompositions
 
     def tracer(self) -> TraceFunction:
-        """A tracer with that table, which keeps the pattern's source lines."""
+        """A tracer with that table, which records the pattern's source lines."""
         return make_tracer(decomposition_table(self.traced_with), sources=True)
 
 
 def matching_of(compiled: Compiled) -> Matching:
-    """What a compile through the kit matched."""
+    """The matching of a compile through the kit."""
     capture = by_first_path(compiled.capture(), compiled.subject.model)
     return Matching(capture, compiled.config.window, compiled.groups, compiled.matches)
 
@@ -69,9 +69,9 @@ def match_capture(
 ) -> Matching:
     """Match the config's patterns in the graphs of a capture, on copies; nothing is compiled or run.
 
-    The patterns are traced with the capture's decompositions (or those of `pattern_table`), on the device of its
-    graphs. `tolerant`: a variant that torch's matcher cannot hold is left out instead of raising.
-    Raises MisuseError when it has no graph in the config's window.
+    The patterns are traced with the capture's decomposition table (or `pattern_table`), on the device of its graphs.
+    `tolerant`: a variant that torch's matcher cannot represent is left out instead of raising.
+    Raises MisuseError when the capture has no graph in the config's window.
     """
     return match_groups(
         capture, pattern_groups(config), config.window, pattern_table=pattern_table, tolerant=tolerant
@@ -87,7 +87,7 @@ def match_groups(
     tolerant: bool = True,
 ) -> Matching:
     """Match pattern groups in the graphs of one window of a capture; see match_capture."""
-    use_target(current_target() or "cpu")  # without a target the replacements' ops are not there
+    use_target(current_target() or "cpu")  # the replacements' ops exist on an active target only
     graphs = capture.in_window(window)
     if not graphs:
         windows = ", ".join(dict.fromkeys(graph.window for graph in capture.graphs)) or "none"
@@ -111,7 +111,7 @@ def match_groups(
 def _matchable(
     groups: Mapping[str, Sequence[PatternClass]], table: str, device: str
 ) -> dict[str, Sequence[PatternClass]]:
-    """The groups without the variants that torch's matcher cannot hold."""
+    """The groups without the variants that torch's matcher cannot represent."""
     kept: dict[str, list[PatternClass]] = {name: [] for name in groups}
     for name, group in groups.items():
         for pattern in group:
@@ -124,7 +124,7 @@ def _matchable(
 
 
 def device_of(graphs: Sequence[CapturedGraph]) -> str:
-    """The device of most nodes, `cpu` where no node is a tensor."""
+    """The device of most nodes, `cpu` if no node is a tensor."""
     values = (node.meta.get("val") for graph in graphs for node in graph.nodes)
     devices = Counter(str(value.device) for value in values if isinstance(value, torch.Tensor))
     return devices.most_common(1)[0][0] if devices else "cpu"

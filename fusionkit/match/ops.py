@@ -1,4 +1,4 @@
-"""Reading op calls: packets, operands by schema name, casts, the ops that a fusion ends in."""
+"""Reading op calls: overload packets, operands by schema name, casts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CASTS = frozenset(
     {"aten._to_copy", "aten.to", "prims.convert_element_type", "npu._npu_dtype_cast", "npu.npu_dtype_cast"}
 )
 
-# Ops that move or rename data and so say little about which fusion a chain belongs to.
+# Ops that are common to many fusions (views, copies, plain arithmetic, casts) and so identify none of them.
 FORM_OPS = frozenset(
     {
         "aten.view", "aten.reshape", "aten._unsafe_view", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.transpose",
@@ -24,7 +24,7 @@ FORM_OPS = frozenset(
 
 
 def packet(node: torch.fx.Node) -> str:
-    """`aten.mul` for any overload of it; the node kind where the node calls nothing."""
+    """`aten.mul` for any of its overloads; the node's kind if it is no call."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return str(target).rsplit(".", 1)[0]
@@ -39,7 +39,7 @@ def is_cast(node: torch.fx.Node) -> bool:
 
 
 def operands(node: torch.fx.Node) -> dict[str, Any]:
-    """Arguments by schema name; a list of tensors is spread over `name[0]`, `name[1]`, ..."""
+    """Arguments by schema name; a list of nodes becomes `name[0]`, `name[1]`, ..."""
     named: dict[str, Any] = {}
     schema = getattr(node.target, "_schema", None)
     for index, value in enumerate(node.args):
@@ -56,6 +56,14 @@ def _spread(named: dict[str, Any], name: str, value: Any) -> None:
             named[f"{name}[{index}]"] = item
     else:
         named[name] = value
+
+
+def node_pairs(one: torch.fx.Graph, other: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node] | None:
+    """Nodes of `one` -> nodes of `other` by position; None if the op packets differ."""
+    ours, theirs = list(one.nodes), list(other.nodes)
+    if [packet(node) for node in ours] != [packet(node) for node in theirs]:
+        return None
+    return dict(zip(ours, theirs, strict=True))
 
 
 def describe(node: torch.fx.Node) -> str:

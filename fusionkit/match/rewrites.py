@@ -1,4 +1,4 @@
-"""What became of the ops of a place: ops that only one of two graphs has there, grouped over all like places."""
+"""Rewrites between two captures: ops that only one side has at a source statement, grouped over equal cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ops = tuple[tuple[str, int], ...]
 class Rewrite:
     """Ops that only A has and ops that only B has at each of `places`, sorted by name, with their numbers.
 
-    `modules` and `sources` are where that is: module paths in graph order, and the lines that made the ops.
+    `modules`: module paths of the places in graph order; `sources`: source lines of the ops.
     """
 
     a: Ops
@@ -40,7 +40,7 @@ class Rewrite:
 
 @dataclass(slots=True)
 class _Place:
-    """The ops that one statement made in one module."""
+    """The ops of one source statement in one module."""
 
     ops: Counter[str]
     sources: dict[str, None]
@@ -53,15 +53,15 @@ _Difference = tuple[Counter[str], Counter[str], list[str]]  # only in A, only in
 def find_rewrites(a: Sequence[CapturedGraph], b: Sequence[CapturedGraph]) -> tuple[Rewrite, ...]:
     """The rewrites between two lists of graphs, the most frequent first.
 
-    A statement is known by its text, which two versions of a library share where its line number moved. Where
-    a module runs another branch on the other side, its statements with ops of one side only make one rewrite.
+    A statement is identified by its text, because its line number moves between versions of a library. If a module
+    runs another branch on the other side, all its one-sided statements together are one rewrite.
     """
     grouped: dict[tuple[Ops, Ops], list[tuple[str, list[str]]]] = {}
     left, right = _places(a), _places(b)
     for module in dict.fromkeys([*left, *right]):
         for only_a, only_b, sources in _differences(left.get(module, {}), right.get(module, {})):
             grouped.setdefault((_sorted(only_a), _sorted(only_b)), []).append((module, sources))
-    found = [
+    rewrites = [
         Rewrite(
             *ops,
             places=len(where),
@@ -70,11 +70,11 @@ def find_rewrites(a: Sequence[CapturedGraph], b: Sequence[CapturedGraph]) -> tup
         )
         for ops, where in grouped.items()
     ]
-    return tuple(sorted(found, key=lambda rewrite: -rewrite.places))
+    return tuple(sorted(rewrites, key=lambda rewrite: -rewrite.places))
 
 
 def _differences(a: dict[str, _Place], b: dict[str, _Place]) -> Iterator[_Difference]:
-    """What differs in one module, statement by statement, but all at once where it runs another branch."""
+    """The differences of one module: one for each statement, or one for all one-sided statements of two branches."""
     nothing = _Place(Counter(), {})
     one_sided: list[_Difference] = []
     for text in dict.fromkeys([*a, *b]):
@@ -89,7 +89,7 @@ def _differences(a: dict[str, _Place], b: dict[str, _Place]) -> Iterator[_Differ
         all_a = sum((only_a for only_a, _, _ in one_sided), Counter[str]())
         all_b = sum((only_b for _, only_b, _ in one_sided), Counter[str]())
         if all_a != all_b:  # else the same ops under another statement
-            yield all_a - all_b, all_b - all_a, [source for _, _, told in one_sided for source in told]
+            yield all_a - all_b, all_b - all_a, [source for _, _, lines in one_sided for source in lines]
     else:
         yield from one_sided
 

@@ -1,4 +1,4 @@
-"""Joining two independent lists: the sites counted in eager mode, and the matches in the compile graph."""
+"""Joining the sites counted in eager mode with the matches in the compile graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusionkit.subjects.site_counts import ExpectedSite
 
 @dataclass(frozen=True, slots=True)
 class FusedSite:
-    """A fused op that stood in the graph before any pattern: `source` is the model's own line that calls `op`."""
+    """A fused op that the graph has before any pattern; `source`: the model's own line that calls `op`."""
 
     anchor: str
     module: str
@@ -28,7 +28,7 @@ class FusedSite:
 
     @property
     def reason(self) -> str:
-        """Which line fused the site, and with what."""
+        """The source line that fused the site, and its op."""
         return f"already fused by the library: {self.source} calls {self.op}"
 
     def to_dict(self) -> dict[str, str | int | None]:
@@ -44,10 +44,10 @@ class FusedSite:
 
 @dataclass(frozen=True, slots=True)
 class SiteJoin:
-    """Each expected site with what stands for it, and the matches that stand for none.
+    """The assignment of matches and fused ops to expected sites.
 
-    `joined` pairs an expected site with its match or fused op; `missing` are sites with neither; `surplus` are
-    matches and fused ops at places that the independent count does not know.
+    `joined`: each expected site with its match or fused op; `missing`: expected sites without one; `surplus`:
+    matches and fused ops where no site was counted.
     """
 
     joined: tuple[tuple[ExpectedSite, SiteMatch | FusedSite], ...]
@@ -56,9 +56,9 @@ class SiteJoin:
 
 
 def already_fused(pattern: str, graphs: Sequence[CapturedGraph]) -> tuple[FusedSite, ...]:
-    """Fused ops of `pattern` that the model's own source calls (diffusers' RMSNorm does, where torch_npu is there).
+    """Fused ops of `pattern` that the model's own source calls (as diffusers' RMSNorm does if torch_npu is installed).
 
-    A fused op that a pattern put in keeps the source of the chain it replaced: a line that does not name it.
+    A fused op that a pattern inserted has the source line of the replaced chain, which does not name the op.
     """
     wanted = fused_packets(pattern)
     return tuple(
@@ -72,19 +72,19 @@ def already_fused(pattern: str, graphs: Sequence[CapturedGraph]) -> tuple[FusedS
 
 
 def _called_by_name(node: torch.fx.Node, wanted: str) -> str | None:
-    """The op's bare name, if the source statement of the node names it outside of a pattern file."""
+    """The op's bare name, if the node's source statement contains it and is not in a pattern file."""
     op = wanted.partition(".")[2]
     in_pattern = source_line(node).partition(":")[0].endswith("_pattern.py")
     return op if not in_pattern and re.search(rf"\b{re.escape(op)}\b", source_text(node)) else None
 
 
-def join_sites(expected: Sequence[ExpectedSite], found: Sequence[SiteMatch | FusedSite]) -> SiteJoin:
-    """Give each expected site the first free find of its module; several sites of a module go in graph order.
+def join_sites(expected: Sequence[ExpectedSite], candidates: Sequence[SiteMatch | FusedSite]) -> SiteJoin:
+    """Assign to each expected site the first free candidate of its module; sites of one module in graph order.
 
-    A find belongs to a module if any of its nodes was produced there: a chain may start in a norm and end in
-    the block around it.
+    A candidate belongs to a module if any of its nodes does: a chain may start in a norm and end in the block
+    around it.
     """
-    free = list(found)
+    free = list(candidates)
     joined: list[tuple[ExpectedSite, SiteMatch | FusedSite]] = []
     missing: list[ExpectedSite] = []
     for site in expected:
@@ -97,6 +97,6 @@ def join_sites(expected: Sequence[ExpectedSite], found: Sequence[SiteMatch | Fus
     return SiteJoin(tuple(joined), tuple(missing), tuple(free))
 
 
-def _belongs(found: SiteMatch | FusedSite, module: str) -> bool:
-    modules = found.modules if isinstance(found, SiteMatch) else (found.module,)
+def _belongs(item: SiteMatch | FusedSite, module: str) -> bool:
+    modules = item.modules if isinstance(item, SiteMatch) else (item.module,)
     return module in modules

@@ -1,4 +1,4 @@
-"""Every hit replayed alone: the graph's own nodes against the replacement, on the site's own inputs."""
+"""Replay of each hit by itself: the graph's own nodes against the replacement, on the site's own inputs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
 from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.registering import PatternClass, activations_of, argument_names
+from fusionkit.passes.registering import PatternClass, activations_of, argument_names, replacement_of
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.verdict import Verdict, combine
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """The replays of all hits of a compile; INCONCLUSIVE when there was nothing to replay."""
+    """The replays of all hits of a compile; INCONCLUSIVE without a hit."""
 
     sites: tuple[tuple[SiteMatch, SiteReplay], ...]
     verdict: Verdict
@@ -45,8 +45,8 @@ class ReplayReport:
 def replay_hits(compiled: Compiled, *, seed: int = 0) -> ReplayReport:
     """Replay every hit of a compile that kept its inputs (`keep_inputs=True`).
 
-    Original: the matched nodes of the graph, run as they stand. Replacement: the pattern's own function. Both
-    get the real values that the run had at the site, then random ones (see numeric.replay).
+    Original: the matched nodes of the graph. Replacement: the pattern's own function. Both get the values that the
+    site had in the run, then random ones (see numeric.replay).
     """
     replays = []
     for graph in compiled.before:
@@ -79,16 +79,12 @@ def replay_match(
     *,
     seed: int = 0,
 ) -> SiteReplay:
-    """Replay one site; `values` maps the names of its input nodes to the tensors that a run had there."""
+    """Replay one site; `values`: name of an input node -> its tensor in a real run."""
     names = [name for name in argument_names(variant) if isinstance(match.arguments[name], dict)]
     nodes = [match.arguments[name]["node"] for name in names]
     literals = {name: value for name, value in match.arguments.items() if not isinstance(value, dict)}
     drawn = activations_of(variant)
-
-    def replacement(*tensors: torch.Tensor) -> Any:
-        given = dict(zip(names, tensors, strict=True)) | literals
-        return variant.replacement(*(given[name] for name in argument_names(variant)))
-
+    replacement = replacement_of(variant, names, literals)
     eps = literals.get("eps")
     tensors = [values[node] for node in nodes]
     with torch.no_grad():
@@ -109,7 +105,7 @@ def extract_site(
 ) -> Callable[..., Any]:
     """The matched nodes as a function of the site's input nodes, in the order of `inputs`.
 
-    `dtype` is the replacement's: where it is not the chain's own, the cast behind the chain belongs to the site.
+    `dtype`: the replacement's. If it is not the chain's own, the cast after the chain is part of the site.
     """
     wanted = set(match.nodes)
     site = torch.fx.Graph()
@@ -135,7 +131,7 @@ def extract_site(
 def _cast_back(
     site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node, dtype: torch.dtype | None
 ) -> torch.fx.Node:
-    """Behind a pattern that ends before the output's cast, the cast belongs to what is compared."""
+    """`copy`, with a cast to `dtype` if all users of `root` cast to it: the pattern ends before the output's cast."""
     users = list(root.users)
     if dtype is not None and users and all(cast_dtype(user) == dtype for user in users):
         return site.call_function(torch.ops.aten._to_copy.default, (copy,), {"dtype": dtype})
@@ -148,7 +144,7 @@ def site_values(
     matches: Sequence[SiteMatch],
     names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run the graph on real `inputs` and keep the values of the nodes that the matches take, and of `names`.
+    """Run the graph on real `inputs`; the values of the matches' argument nodes and of the nodes `names`.
 
     Raises MisuseError when the compile kept no inputs.
     """
@@ -164,7 +160,7 @@ def site_values(
 
 
 class _Keeper(torch.fx.Interpreter):
-    """Runs a graph and keeps the values of some nodes."""
+    """Runs a graph and keeps the values of the `wanted` nodes."""
 
     def __init__(self, module: torch.fx.GraphModule, wanted: set[str]) -> None:
         super().__init__(module)
@@ -179,7 +175,7 @@ class _Keeper(torch.fx.Interpreter):
 
 
 def find_variant(group: Sequence[PatternClass], name: str) -> PatternClass:
-    """The class of a group whose name() is `name`. Raises MisuseError when there is none."""
+    """The class of a group with name() `name`. Raises MisuseError when there is none."""
     for pattern in group:
         if pattern.name() == name:
             return pattern

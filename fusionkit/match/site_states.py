@@ -1,4 +1,4 @@
-"""The state of every site of a capture, place by place, so that two captures of one model can be laid side by side."""
+"""The state of every site of a capture, keyed so that two captures of one model can be compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_COUNTED = "no site was counted there"
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One site on one side. `state`: hit, miss, already_fused or skipped; `note` says why, where there is a why."""
+    """One site on one side. `state`: hit, miss, already_fused or skipped; `note`: the reason, if any."""
 
     state: str
     source: str
@@ -31,12 +31,12 @@ class SiteState:
 def site_states(matching: Matching, counts: Mapping[str, ExpectedCount]) -> dict[Key, SiteState]:
     """(pattern, module, number among the pattern's sites of that module) -> state, in call order.
 
-    Counted sites where there is a count by place, with their modules; what was found otherwise, with its own.
-    A fused op of a fusion that the kit has no pattern for is a site as well.
+    With a site count by module, the counted sites; without one, the matches and fused ops. A fused op of a fusion
+    for which the kit has no pattern is a site too.
     """
     states: dict[Key, SiteState] = {}
     for name, entry in report_hits(matching, counts).patterns.items():
-        _add(states, name, _found(entry) if entry.join is None else _counted(entry, entry.join))
+        _add(states, name, _uncounted(entry) if entry.join is None else _counted(entry, entry.join))
     for name in site_fusions():
         if name not in matching.groups:
             fused = already_fused(name, matching.graphs)
@@ -47,11 +47,11 @@ def site_states(matching: Matching, counts: Mapping[str, ExpectedCount]) -> dict
 def with_first_causes(
     states: Mapping[Key, SiteState], keys: Sequence[Key], matching: Matching
 ) -> dict[Key, SiteState]:
-    """`states` with the first cause of a miss as note; one site is explained for all misses on its source line.
+    """`states` with the first cause of each miss among `keys` as note.
 
-    `keys` names the misses that are to be explained.
+    Of all misses of a pattern on one source line only the first is explained; the others get its note.
     """
-    told: dict[tuple[str, str], str] = {}
+    causes: dict[tuple[str, str], str] = {}
     noted = dict(states)
     for key in keys:
         pattern, module, _ = key
@@ -59,21 +59,21 @@ def with_first_causes(
         if state.state != "miss" or state.note:
             continue
         place = (pattern, state.source)
-        if place not in told:
-            told[place] = _cause(explain_missing(matching, pattern, [module])[0])
-        noted[key] = replace(state, note=told[place])
+        if place not in causes:
+            causes[place] = _cause(explain_missing(matching, pattern, [module])[0])
+        noted[key] = replace(state, note=causes[place])
     return noted
 
 
-def _add(states: dict[Key, SiteState], pattern: str, found: Sequence[tuple[str, SiteState]]) -> None:
+def _add(states: dict[Key, SiteState], pattern: str, sites: Sequence[tuple[str, SiteState]]) -> None:
     seen: dict[str, int] = {}
-    for module, state in found:
+    for module, state in sites:
         states[pattern, module, seen.setdefault(module, 0)] = state
         seen[module] += 1
 
 
 def _counted(entry: PatternHits, join: SiteJoin) -> list[tuple[str, SiteState]]:
-    """Every counted site in call order, then whatever was found where none was counted."""
+    """Every counted site in call order, then matches and fused ops where none was counted."""
     rows = [(site.ordinal, site.module, _state_of(item)) for site, item in join.joined]
     rows += [
         (site.ordinal, site.module, SiteState("miss", site.source, _refusal(entry, site.module)))
@@ -86,9 +86,9 @@ def _counted(entry: PatternHits, join: SiteJoin) -> list[tuple[str, SiteState]]:
     return states
 
 
-def _found(entry: PatternHits) -> list[tuple[str, SiteState]]:
-    found: list[SiteMatch | FusedSite] = [m for m in entry.matches if m.status != "refused"]
-    return [(item.module, _state_of(item)) for item in [*found, *entry.fused]]
+def _uncounted(entry: PatternHits) -> list[tuple[str, SiteState]]:
+    matches: list[SiteMatch | FusedSite] = [m for m in entry.matches if m.status != "refused"]
+    return [(item.module, _state_of(item)) for item in [*matches, *entry.fused]]
 
 
 def _state_of(item: SiteMatch | FusedSite) -> SiteState:

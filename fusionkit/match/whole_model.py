@@ -1,8 +1,8 @@
-"""The whole model, compiled with fusions against eager: gated in float32, reported in the working dtype."""
+"""The whole compiled model against eager mode: judged in float32, reported in the working dtype."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,13 @@ import torch
 import torch.fx
 
 from fusionkit.capture.compiling import call_model, flat_tensors
-from fusionkit.config import CompilationConfig
 from fusionkit.fusions import fused_packets
 from fusionkit.match.ops import packet
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.reference import float64_module
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity, noise_floor, smallest_visible_scale
-from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.passes.compiled import Compiled
 from fusionkit.subjects.build import Subject
 from fusionkit.verdict import Verdict
 
@@ -36,7 +35,7 @@ class ModelComparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The comparison's; INCONCLUSIVE when no pattern hit, or where there is no float64 reference to judge by."""
+        """The comparison's; INCONCLUSIVE without a hit or without a float64 reference."""
         return self.comparison.verdict if self.hit_count and not self.lacking else Verdict.INCONCLUSIVE
 
     @property
@@ -48,7 +47,7 @@ class ModelComparison:
 
 
 def compare_model(compiled: Compiled) -> ModelComparison:
-    """Eager against compiled against a true float64 run, on the subject's own inputs."""
+    """Compare compiled with eager outputs, both against a float64 run, on the subject's own inputs."""
     subject = compiled.subject
     with torch.no_grad():
         expected = flat_tensors(call_model(subject.model, subject))
@@ -66,25 +65,20 @@ def compare_model(compiled: Compiled) -> ModelComparison:
 
 
 def _float64_outputs(subject: Subject) -> tuple[list[torch.Tensor], str]:
-    """The model's outputs in float64; none, with the reason, where an op of it takes no float64."""
+    """The model's outputs in float64; none, with the reason, if one of its ops has no float64 kernel."""
     try:
         return flat_tensors(call_model(float64_module(subject.model), subject)), ""
-    except RuntimeError as error:  # told, and never a pass
+    except RuntimeError as error:  # makes the verdict INCONCLUSIVE
         return [], f"no float64 reference: {str(error).strip().partition(chr(10))[0]}"
-
-
-def compile_twin(subject: Subject, load: Callable[[str], Subject], config: CompilationConfig) -> Compiled:
-    """The same subject in float32, compiled the same way: where the gate can see."""
-    return compile_subject(load("float32") if subject.dtype != "float32" else subject, config)
 
 
 def visible_scale(
     compiled: Compiled, model: ModelComparison, scales: Sequence[float] | None = None
 ) -> Sensitivity:
-    """The smallest scale defect in every fused op that the whole-model gate sees in the subject's own dtype.
+    """The smallest scale defect of the fused ops that the whole-model gate refuses in the subject's own dtype.
 
-    Says how little a passing whole-model comparison in a low-precision dtype means. The compile must have
-    kept its inputs and be one inference graph.
+    It shows how little a passing whole-model comparison in a low-precision dtype proves. The compile must have kept
+    its inputs and have one inference graph.
     """
     graph = compiled.after[0]
     inputs = compiled.session.inputs[graph.key.index]
@@ -100,7 +94,7 @@ def visible_scale(
 
 
 def repeat_noise(subject: Subject) -> NoiseFloor:
-    """Eager against eager, same inputs: what two runs of the untouched model differ by."""
+    """The difference of two eager runs of the model on the same inputs."""
 
     def run() -> list[torch.Tensor]:
         with torch.no_grad():

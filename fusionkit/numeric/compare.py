@@ -1,4 +1,4 @@
-"""Hold a replacement's output against the original's, each measured against a float64 reference."""
+"""Compare a replacement's output with the original's, each measured against a float64 reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusionkit.numeric.tolerance import Tolerance
 from fusionkit.verdict import Verdict
 
 SEED_THRESHOLD = 2.0**-7
-"""cosine(compiled, original) > 2**-7 as some fusion guides ask for: reported, never judged by."""
+"""cosine(compiled, original) > 2**-7, the criterion of some fusion guides: reported, no part of the verdict."""
 
 PLAIN = (int, float, complex, str, torch.dtype, torch.device, torch.Tensor, type(None))
 """Output leaves that can be compared."""
@@ -24,7 +24,7 @@ PLAIN = (int, float, complex, str, torch.dtype, torch.device, torch.Tensor, type
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """What every output of one comparison is judged by."""
+    """The criteria for every output of one comparison."""
 
     tolerance: Tolerance
     dtype: torch.dtype | None
@@ -43,11 +43,11 @@ def compare_outputs(
 ) -> Comparison:
     """Compare `actual` (the replacement's output) with `expected` (the original implementation's).
 
-    Tensors or pytrees of tensors and plain values; `reference` is the float64 output of the original
-    (`run_float64`) in the same structure; without it expected stands for it and only the floor counts, as
-    the reason says. `dtype_gate`: dtype whose ulp is the unit; default each output's own, float32 for float64
-    outputs (no reference is more precise). `original_ulps`: mean and max error of the original known from
-    other inputs, by output name; counts where larger than measured here, as few rows show little of it.
+    Tensors or pytrees of tensors and plain values. `reference`: the float64 output of the original
+    (`run_float64`) in the same structure; without one, `expected` is the reference and only the floor applies,
+    which the reason says. `dtype_gate`: dtype whose ulp is the unit; default each output's own, float32 for
+    float64 outputs (no reference is more precise). `original_ulps`: output name -> mean and max error of the
+    original on other inputs; used where larger than the error measured here, which few rows underestimate.
 
     PASS needs all of: the same structure, shapes and dtypes; NaN and Inf only where expected or the reference
     (rounded to the output's dtype) has the same; every row's cosine with the reference, max error and mean
@@ -58,17 +58,17 @@ def compare_outputs(
     gate = _Gate(tolerance or Tolerance(), dtype_gate, original_ulps or {})
     if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
         return _compare_leaf(name, expected, actual, reference, gate)
-    wanted, found = _leaves(expected, name), _leaves(actual, name)
-    if set(wanted) != set(found):
-        odd = sorted(set(wanted) ^ set(found))[0]
-        side = "expected" if odd in wanted else "actual"
-        counts = f"{len(wanted)} outputs expected, {len(found)} found"
+    expected_leaves, actual_leaves = _leaves(expected, name), _leaves(actual, name)
+    if set(expected_leaves) != set(actual_leaves):
+        odd = sorted(set(expected_leaves) ^ set(actual_leaves))[0]
+        side = "expected" if odd in expected_leaves else "actual"
+        counts = f"{len(expected_leaves)} outputs expected, {len(actual_leaves)} found"
         return Comparison(name, Verdict.FAIL, f"{odd} exists in {side} only: {counts}")
     truth = {} if reference is None else _leaves(reference, name)
     compared = [
-        _compare_leaf(key, value, found[key], truth.get(key), gate)
-        for key, value in wanted.items()
-        if value is not None or found[key] is not None
+        _compare_leaf(key, value, actual_leaves[key], truth.get(key), gate)
+        for key, value in expected_leaves.items()
+        if value is not None or actual_leaves[key] is not None
     ]
     return join(name, compared)
 
@@ -108,7 +108,7 @@ def _compare_leaf(name: str, expected: Any, actual: Any, reference: Any, gate: _
 
 
 def _compare_plain(name: str, expected: Any, actual: Any) -> Comparison:
-    """Compare outputs that are no tensors: equal or not (NaN equals NaN)."""
+    """Compare non-tensor outputs: equal or not (NaN equals NaN)."""
     for value in (expected, actual):
         if not isinstance(value, PLAIN):
             kind = type(value).__name__
@@ -135,7 +135,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _describe(record: Comparison, expected: torch.Tensor, actual: torch.Tensor) -> Comparison:
-    """Add the figures that are reported besides the verdict."""
+    """Add the figures that are reported but no part of the verdict."""
     left, right = _real(actual).to(torch.float64), _real(expected).to(torch.float64)
     finite = left.isfinite() & right.isfinite()
     difference, magnitude = (left - right)[finite].abs(), float(right[finite].abs().sum())
@@ -208,7 +208,7 @@ def _measure(record: Comparison, rows: figures.Rows, unit: torch.dtype, gate: _G
 
 
 def _decide(record: Comparison, gate: _Gate) -> Comparison:
-    """Verdict and reason from the measured figures: the first rule broken, or all of them kept."""
+    """Verdict and reason from the measured figures: FAIL names the first broken rule, PASS lists all of them."""
     limits = gate.tolerance
     rules = [
         ("mean", record.mean_ulps, record.original_mean_ulps, record.mean_limit_ulps),

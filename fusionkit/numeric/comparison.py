@@ -17,14 +17,14 @@ class Comparison:
     """Verdict on one output, or on several (`outputs`; the figures are then the worst of them).
 
     mean_ulps, max_ulps: error of actual against the reference, in ulps of `dtype` (defined in `tolerance`);
-    original_*: the same of the original implementation; *_limit_ulps: what was allowed.
+    original_*: the same for the original implementation; *_limit_ulps: the limit.
     min_cosine: cosine with the reference of the row that is worst against `cosine_limit`, at `worst_row`;
     original_min_cosine: the original's in that row. judged_rows + negligible_rows = rows.
     max_error, original_max_error: largest absolute difference from the reference.
     max_abs, mean_rel: largest absolute, and sum of absolute over sum of expected's magnitudes, between actual
     and expected. cosine: of actual and expected, flattened; cosine_above_seed_threshold: cosine > 2**-7,
-    which passes almost anything and is no part of the verdict, as nothing from max_error on is.
-    has_reference: False where expected itself was taken as the reference. NaN stands for "not measured".
+    which almost anything passes. The fields from max_error on are no part of the verdict.
+    has_reference: False if expected itself was the reference. NaN means "not measured".
     """
 
     name: str

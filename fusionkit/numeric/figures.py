@@ -15,11 +15,11 @@ NEGLIGIBLE_ROW = 2.0**-24
 
 @dataclass(frozen=True, slots=True)
 class RowCosines:
-    """Cosine of each row with the reference's: the row that is worst against its limit.
+    """Row cosines with the reference: the figures of the row that is worst against its limit.
 
-    `value`, `limit` and `original` are of that row (NaN where no row is judged), `row` its index in the
-    output flattened to (rows, last dim); `judged` rows were compared, `negligible` ones are judged by their
-    error alone.
+    `value`, `limit` and `original` belong to that row (NaN where no row is judged), `row` is its index in the
+    output flattened to (rows, last dim). `judged`: number of compared rows; `negligible`: rows that only the
+    error rules judge.
     """
 
     value: float
@@ -34,7 +34,7 @@ class RowCosines:
 class Rows:
     """Reference and outputs as float64 matrices (rows, last dim); elements that cannot be compared are zero.
 
-    valid: actual and reference are finite. Where only the original's value is not, it counts as free of error.
+    valid: actual and reference are finite. A non-finite value of the original alone counts as zero error.
     """
 
     reference: torch.Tensor
@@ -62,7 +62,7 @@ def as_rows(reference: torch.Tensor, actual: torch.Tensor, original: torch.Tenso
 def error_ulps(rows: Rows, value: torch.Tensor, dtype: torch.dtype) -> tuple[float, float]:
     """Mean and max error of `value` (shape of rows.reference) in ulps of `dtype`; see `tolerance` for why so.
 
-    Units never go below those of a negligible row, so that a zero row does not turn dust into an error.
+    The ulp is never smaller than that of a negligible row, so that residue in a zero row is no error.
     """
     error = (value - rows.reference).abs()
     scale = rows.scale
@@ -78,8 +78,8 @@ def error_ulps(rows: Rows, value: torch.Tensor, dtype: torch.dtype) -> tuple[flo
 def row_cosines(rows: Rows, tolerance: Tolerance, dtype: torch.dtype) -> RowCosines:
     """Cosine of every row of actual and original with the reference row, and the worst against its limit.
 
-    Negligible rows (rms below `dtype`'s smallest normal, where fewer bits than usual are left, or below
-    NEGLIGIBLE_ROW of the largest row's) have no direction that could be held against them.
+    Negligible rows (rms below `dtype`'s smallest normal, where mantissa bits are lost, or below NEGLIGIBLE_ROW
+    of the largest row's) have no meaningful direction and are left out.
     """
     scale = rows.scale.squeeze(1)
     significant = (scale >= torch.finfo(dtype).tiny) & (scale > scale.max() * NEGLIGIBLE_ROW)
@@ -114,7 +114,7 @@ def overall_cosine(left: torch.Tensor, right: torch.Tensor) -> float:
 
 
 def nonfinite_disagreements(actual: torch.Tensor, allowed: list[torch.Tensor]) -> int:
-    """Number of elements whose kind (finite, NaN, +Inf, -Inf) is that of none of the `allowed` tensors."""
+    """Number of elements whose kind (finite, NaN, +Inf, -Inf) none of the `allowed` tensors has at that place."""
     kind = _kind(actual)
     agrees = torch.zeros_like(kind, dtype=torch.bool)
     for tensor in allowed:

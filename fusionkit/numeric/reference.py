@@ -1,12 +1,11 @@
 """The float64 reference: run an implementation with every float it makes inside lifted to float64.
 
 `model.double()` is no reference: models cast internally (`.float()`, `.to(torch.float32)`,
-`softmax(dtype=...)`, tables built by `arange`), so its result carries float32 errors as large as those under
-judgement.
+`softmax(dtype=...)`, tables built by `arange`), so its result has float32 errors as large as those to be judged.
 
-What cannot be lifted: code that branches on a dtype takes its float64 branch; random numbers are drawn as the
-original draws them only by factories (`rand`, `randn`), not in place; and casts to 8-bit floats stay, since
-quantisation is part of what is computed.
+Limits: code that branches on a dtype takes its float64 branch; random factories (`rand`, `randn`) draw the same
+numbers as the original, in-place random ops do not; casts to 8-bit floats stay, since quantisation is part of the
+computation.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ RMS_NORMS = (
 
 def lift(value: Any) -> Any:
     """`value`, or its float64 (complex128) counterpart where it is a tensor of lower precision; differentiable."""
-    if isinstance(value, torch.Tensor) and value.dtype in LIFTED:
-        return value.to(LIFTED[value.dtype])
-    return value
+    return value.to(LIFTED[value.dtype]) if _is_lower(value) else value
 
 
 class Float64Lift(TorchDispatchMode):
@@ -63,11 +60,10 @@ class Float64Lift(TorchDispatchMode):
 
     * a dtype argument of any operator, positional or by keyword (found through the operator's schema);
     * operators that pick the default float dtype themselves (`arange(0., 1.)`, an integer tensor divided);
-    * tensors of lower precision that come from outside (constants of a graph, closures): each is read, and
-      written, as one float64 copy, made at first use and dropped with the mode; the tensor itself is left
-      alone;
+    * tensors of lower precision from outside (graph constants, closures): reads and writes go to one float64
+      copy, made at first use and dropped with the mode; the tensor itself is unchanged;
     * `torch.tensor(0.1)` and the like, so that the literal is not rounded to float32 first;
-    * `rms_norm(eps=None)`, whose default would become float64's: it stays float32's, as on all lower dtypes.
+    * `rms_norm(eps=None)`: the default eps stays float32's, as on all lower dtypes, instead of float64's.
 
     Raises MisuseError where bits are reinterpreted (`view(dtype)`), which means nothing in another precision.
     """
@@ -80,7 +76,7 @@ class Float64Lift(TorchDispatchMode):
         self._calls = _CallLift()
 
     def __enter__(self) -> Float64Lift:
-        """Push the mode, and with it the one that sees Python calls."""
+        """Push this mode and the function mode for Python calls."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._calls.__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -108,7 +104,7 @@ class Float64Lift(TorchDispatchMode):
 
     def _read(self, value: Any) -> Any:
         """The float64 copy that stands for `value` within this mode, or `value` itself."""
-        if not isinstance(value, torch.Tensor) or value.dtype not in LIFTED:
+        if not _is_lower(value):
             return value
         if value not in self._copies:
             self._copies[value] = lift(value)
@@ -116,12 +112,12 @@ class Float64Lift(TorchDispatchMode):
 
 
 class _CallLift(TorchFunctionMode):
-    """The Python calls that are too late to lift at operator level."""
+    """Lifts the Python calls whose arguments are already rounded or defaulted at operator level."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Give constants their full precision and rms_norm the eps it would have had."""
+        """Give constants their full precision, and rms_norm the eps of the original dtype."""
         kwargs = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor, torch.asarray):
             return _construct(func, args, kwargs)
@@ -133,7 +129,7 @@ class _CallLift(TorchFunctionMode):
 
 
 def _construct(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A tensor from Python numbers, which are float64: made with that dtype where it comes out floating."""
+    """A tensor from Python numbers, built as float64 if it is floating."""
     result = func(*args, **kwargs)
     data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
     floating = result.is_floating_point() or result.is_complex()
@@ -183,10 +179,10 @@ def _lift_dtype_arguments(func: Any, args: Any, kwargs: Any) -> tuple[tuple[Any,
 
 
 def _choose_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Arguments with which `func` makes float64 where it would choose float32 by itself.
+    """Arguments with which `func` returns float64 where it would choose float32 by default.
 
-    That is a factory without a dtype, or elementwise arithmetic on integers alone. Whether they make floats at
-    all depends on the numbers given (`arange(3)` or `arange(3.)`), so they are tried, unseen by other modes.
+    This concerns factories without a dtype and elementwise arithmetic on integers alone. Whether they return floats
+    depends on the values (`arange(3)` or `arange(3.)`), so `func` is run once, with all other modes disabled.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if (

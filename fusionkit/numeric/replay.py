@@ -1,13 +1,13 @@
-"""Replay one site: original against replacement on the site's own inputs and on random ones of three sizes.
+"""Replay one site: original against replacement on the site's own inputs and on random ones of three magnitudes.
 
-Why several sizes: an eps of 1e-2 in place of 1e-6 changes rows of mean square 1 by 0.5 %, below what bfloat16
-shows; rows whose mean square is near the eps show it at once.
+Why several magnitudes: an eps of 1e-2 instead of 1e-6 changes rows of mean square 1 by 0.5 %, which bfloat16 does
+not resolve; in rows whose mean square is near the eps the difference is large.
 
-Why several draws: what a row shares (a norm's 1/rms) has an error of its own. With few rows the original may by
-chance be nearly exact there, and twice its error is then no measure of a correct replacement. So random inputs
-are drawn until MIN_ROWS rows are compared, and on the site's own inputs, where they have fewer rows, the
-original's error counts as at least the worst of the draws of mean square 1. Without it, float32 RMSNorm over a
-single row is refused in about one of twenty comparisons although it is right; with 32 rows in none of 200.
+Why several draws: a value that a whole row shares (a norm's 1/rms) carries one rounding error. With few rows the
+original may be nearly exact by chance, and twice its error is then too tight a limit for a correct replacement. So
+random inputs are drawn until MIN_ROWS rows are compared. On the site's own inputs, if they have fewer rows, the
+original's error is at least the worst of the mean-square-1 draws. Without this, a correct float32 RMSNorm over a
+single row fails about one of twenty comparisons; with 32 rows none of 200.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ReplayedOutput:
-    """One output of one regime, its samples stacked, and the original's error known from single samples."""
+    """One output of one regime, its samples stacked, with the original's worst (mean, max) error on single samples."""
 
     expected: torch.Tensor
     actual: torch.Tensor
@@ -43,9 +43,9 @@ class ReplayedOutput:
 
 @dataclass(frozen=True, slots=True)
 class RegimeReplay:
-    """One replay. `mean_square` is that of the random activations, None on the site's own inputs.
+    """One replay. `mean_square`: that of the random activations, None on the site's own inputs.
 
-    `outputs`: the tensors that were compared, for whoever keeps them as evidence.
+    `outputs`: the compared tensors, for the evidence.
     """
 
     regime: str
@@ -102,7 +102,7 @@ class SiteReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What stays the same over the regimes."""
+    """The arguments that all regimes share."""
 
     original: Callable[..., Any]
     replacement: Callable[..., Any]
@@ -113,7 +113,7 @@ class _Site:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Results per sample; `stopped`: verdict and reason where they could not all be had."""
+    """Results per sample; `stopped`: verdict and reason if a sample could not be run or writes to its inputs."""
 
     expected: list[Any]
     references: list[Any]
@@ -173,7 +173,7 @@ def replay_site(
 
 @torch.no_grad()
 def _run(site: _Site, samples: Sequence[Sequence[Any]]) -> _Runs:
-    """Run the original, its float64 reference and the replacement on every sample, as far as they go."""
+    """Run the original, its float64 reference and the replacement on every sample, up to the first failure."""
     runs = _Runs([], [], [])
     for inputs in samples:
         if not all(has_values(value) for value in inputs if isinstance(value, torch.Tensor)):
@@ -239,12 +239,12 @@ def _original_ulps(site: _Site, runs: _Runs) -> dict[str, tuple[float, float]]:
     """Largest mean and max error that the original shows in any one sample, by output name."""
     worst: dict[str, tuple[float, float]] = {}
     for expected, reference in zip(runs.expected, runs.references, strict=False):
-        found = compare_outputs(
+        comparison = compare_outputs(
             expected, expected, reference=reference, name=site.name, dtype_gate=site.dtype_gate
         )
-        for output in found.outputs or (found,):
+        for output in comparison.outputs or (comparison,):
             mean, largest = worst.get(output.name, (0.0, 0.0))
-            # what was not measured is NaN, and max() keeps its first argument then
+            # "not measured" is NaN, for which max() returns its first argument
             mean = max(mean, output.original_mean_ulps)
             worst[output.name] = (mean, max(largest, output.original_max_ulps))
     return worst

@@ -1,4 +1,4 @@
-"""Inputs of a replay: which are drawn, how often, with what strides; copies that show writes to them."""
+"""Inputs of a replay: random draws with the original strides, and copies that reveal writes to an input."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ def random_like(tensor: torch.Tensor, mean_square: float, generator: torch.Gener
     return drawn
 
 
+def as_gains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Normal `values` (float32) as gains: of random sign, with a magnitude of 1 to 2, away from 0 and 1."""
+    sign = torch.where(torch.rand(values.shape, generator=generator) < 0.5, -1.0, 1.0)
+    return sign * (1.5 + 0.25 * values.clamp(-2, 2))
+
+
 def _span(tensor: torch.Tensor) -> int:
     """Number of storage elements that a tensor's shape and strides reach."""
     if tensor.numel() == 0:
@@ -73,7 +79,7 @@ def clone(value: Any) -> Any:
 
 
 def written(before: Any, after: Any) -> bool:
-    """Whether a copy no longer holds what it was made from."""
+    """Whether a call changed its copy `after` of the input `before`."""
     if not isinstance(before, torch.Tensor):
         return False
     changed = before.shape != after.shape or before.dtype != after.dtype
@@ -86,7 +92,7 @@ def stack(results: list[Any]) -> Any:
 
 
 def _stack_leaves(*leaves: Any) -> Any:
-    """Equal tensors' shapes stacked; anything else stands as it was in the first sample."""
+    """Tensors of one shape stacked; anything else as in the first sample."""
     if all(isinstance(leaf, torch.Tensor) and leaf.shape == leaves[0].shape for leaf in leaves):
         return torch.stack(leaves)
     return leaves[0]

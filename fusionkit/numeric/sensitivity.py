@@ -1,4 +1,4 @@
-"""What a gate can see at all: the smallest scale defect it refuses, and the noise of same-seed repeats."""
+"""The resolution of a gate: the smallest scale defect that it refuses, and the noise of same-seed repeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCALES = (1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class ScaleRow:
-    """The gate's answer to outputs computed with the fused ops scaled by `scale`; errors in ulps."""
+    """The gate's verdict on outputs computed with the fused ops scaled by `scale`; errors in ulps."""
 
     scale: float
     verdict: Verdict
@@ -27,9 +27,9 @@ class ScaleRow:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Smallest scale defect that is refused, together with every larger one tried; None: none is seen.
+    """`smallest`: the smallest scale defect that is refused, as is every larger one tried; None if there is none.
 
-    PASS where there is one; INCONCLUSIVE where there is none, or where even the unscaled run does not pass.
+    PASS if there is one; INCONCLUSIVE if there is none, or if the unscaled run itself does not pass.
     """
 
     verdict: Verdict
@@ -86,14 +86,16 @@ def smallest_visible_scale(
 ) -> Sensitivity:
     """Find the smallest scale defect that `compare_outputs(expected, run(scale), reference=...)` refuses.
 
-    `run(scale)` gives the outputs with every fused op's output multiplied by `scale`; it is called with 1.0
-    first, because a gate that refuses the correct run as well shows nothing by refusing others. Only FAIL
-    counts as refused. Conservative: every larger scale tried has to be refused too.
+    `run(scale)` returns the outputs with every fused op's output multiplied by `scale`. It is called with 1.0
+    first: a gate that refuses the correct run as well proves nothing by refusing others. Only FAIL counts as
+    refused. Conservative: every larger scale tried has to be refused too.
     """
     rows = []
     for scale in (1.0, *sorted(scales)):
-        found = compare_outputs(expected, run(scale), reference=reference, tolerance=tolerance)
-        rows.append(ScaleRow(scale, found.verdict, found.reason, found.mean_ulps, found.max_ulps))
+        comparison = compare_outputs(expected, run(scale), reference=reference, tolerance=tolerance)
+        rows.append(
+            ScaleRow(scale, comparison.verdict, comparison.reason, comparison.mean_ulps, comparison.max_ulps)
+        )
     if not rows[0].verdict:
         reason = f"the unscaled run is {rows[0].verdict}: {rows[0].reason}"
         return Sensitivity(Verdict.INCONCLUSIVE, reason, None, tuple(rows))
@@ -114,10 +116,10 @@ def noise_floor(run_a: Callable[[], Any], run_b: Callable[[], Any]) -> NoiseFloo
 
     FAIL where the outputs cannot be compared (structure, shape, dtype), INCONCLUSIVE where there are none.
     """
-    found = compare_outputs(run_a(), run_b(), name="repeat")
-    if found.bit_equal is None:
-        return NoiseFloor(found.verdict, found.reason, None, found.max_abs)
-    if found.bit_equal:
-        return NoiseFloor(Verdict.PASS, "same-seed repeats are bit-equal", True, found.max_abs)
-    reason = f"same-seed repeats differ by up to {found.max_abs:.4g}; a smaller difference shows nothing"
-    return NoiseFloor(Verdict.INCONCLUSIVE, reason, False, found.max_abs)
+    comparison = compare_outputs(run_a(), run_b(), name="repeat")
+    if comparison.bit_equal is None:
+        return NoiseFloor(comparison.verdict, comparison.reason, None, comparison.max_abs)
+    if comparison.bit_equal:
+        return NoiseFloor(Verdict.PASS, "same-seed repeats are bit-equal", True, comparison.max_abs)
+    reason = f"same-seed repeats differ by up to {comparison.max_abs:.4g}; a smaller difference shows nothing"
+    return NoiseFloor(Verdict.INCONCLUSIVE, reason, False, comparison.max_abs)

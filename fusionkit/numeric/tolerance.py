@@ -1,11 +1,11 @@
-"""What a replacement may err: units in the last place, the floor, the factor and the row cosine.
+"""The error that a replacement may have: units in the last place, the floor, the factor and the row cosine.
 
 Two measures of error, both in ulps of the gate dtype against a float64 reference r (formulas in `figures`):
 
 * max error: the largest `|value - r| / ulp(max(|r|, rms of its row))`. An element far smaller than its row is
-  what a cancellation left over (a rotation, a shift); its error is inherited from the terms of the row, so
-  the row's rms and not the element sets its unit. Without that, the maximum is drawn by the accident of one
-  near-zero element, and two correct implementations differ by any factor.
+  the residue of a cancellation (a rotation, a shift) and inherits the error of the row's terms, so the row's rms
+  and not the element sets its unit. Otherwise one accidental near-zero element would decide the maximum, and two
+  correct implementations could differ by any factor.
 * mean error: per row `sum |value - r| / sum ulp(|r|)`, averaged over the rows. A ratio of sums has no heavy
   tail at near-zero elements, and rows of small norm weigh as much as rows of large norm.
 
@@ -14,8 +14,8 @@ Rounding a float32 result once gives at most 0.5 and about 0.25 ulp on average, 
 op that computes in float32 and rounds once. It still refuses a scale of 1.01 in bfloat16: a relative error of
 0.01 is 1.28 ulp for an element just above a power of two and 2.56 ulp just below one, so the mean error of such
 an output lies between the two, above one ulp, whatever the values are (float16: 10 to 20 ulp, float32: over
-80,000). A relative error below 2**-8 can hide below one bfloat16 ulp (an eps of 1e-2 changes rows of mean square
-1 by 0.005): it takes smaller inputs to show it, see `replay`.
+80,000). A relative error below 2**-8 can be less than one bfloat16 ulp (an eps of 1e-2 changes rows of mean square
+1 by 0.005): only smaller inputs reveal it, see `replay`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Tolerance:
     min_cosine: float = 0.999
 
     def __post_init__(self) -> None:
-        """Refuse limits with which the gate would pass or refuse everything."""
+        """Refuse limits that would pass or refuse everything."""
         if not (math.isfinite(self.k) and self.k >= 1.0):
             raise MisuseError(f"tolerance k={self.k}: must be finite and at least 1; the default is 2")
         if not (math.isfinite(self.floor_ulps) and self.floor_ulps >= 0.0):

@@ -1,4 +1,4 @@
-"""May this match be replaced? The documented constraints of the fused op, and what the graph expects back."""
+"""Whether a match may be replaced: the fused op's documented constraints, and the outputs that the graph needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _RefusedError(FusionKitError):
 
 
 class _ConstraintCheck(TorchDispatchMode):
-    """Holds every npu:: (and kit) op call of a replacement against the table of documented constraints."""
+    """Checks every npu:: and kit op call of a replacement against the table of documented constraints."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -38,25 +38,24 @@ class _ConstraintCheck(TorchDispatchMode):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a replacement must not be put in. `documented`: a limit of the fused op itself, for this very site."""
+    """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site."""
 
     reason: str
     documented: bool
 
 
-# The reason of a match that a check refuses which the pattern file itself brings.
+# The reason for a match that the pattern file's own check refuses.
 OWN_CHECK = "the pattern's own extra_check refuses this site (extra_check)"
 
 
 def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
-    """The reason why the replacement must not be put in, or None.
+    """The reason why the match must not be replaced, or None.
 
-    A class may have a static method `extra_check(match) -> bool` of its own, as MindIE-SD's have; it is asked first.
-
-    It is run once on the site's fake tensors: every npu op must satisfy its documented constraints, and the
-    result must have the shape of what it replaces, and its dtype, unless every user casts it to the new one.
-    A constraint that is broken only because the pattern begins behind the site's own cast is no limit of the
-    op: another variant may well be allowed there.
+    A class's own static method `extra_check(match) -> bool`, as MindIE-SD's have, runs first. Then the replacement
+    runs once on the site's fake tensors: every npu op must satisfy its documented constraints, and each output must
+    have the shape of the node that it replaces, and its dtype unless every user casts to the new one.
+    A constraint that is violated only because an argument is the site's own cast is no documented refusal:
+    another variant, which includes the cast, may be allowed there.
     """
     own_check = getattr(pattern, "extra_check", None)
     if callable(own_check):
@@ -76,21 +75,21 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
         ):
             result = pattern.replacement(*arguments)
     except _RefusedError as error:
-        return Refusal(str(error), documented=not _begins_behind_cast(pattern, match))
+        return Refusal(str(error), documented=not _takes_cast(pattern, match))
     except FusionKitError as error:
         return Refusal(str(error), documented=False)
     changed = _changed_output(match.output_nodes(), result)
     return None if changed is None else Refusal(changed, documented=False)
 
 
-def _begins_behind_cast(pattern: PatternClass, match: Match) -> bool:
-    """Whether an argument of the match is a cast that belongs to the site: its dtype is not the site's own."""
+def _takes_cast(pattern: PatternClass, match: Match) -> bool:
+    """Whether an argument of the match is a cast of the site, so that its dtype is not the site's own."""
     nodes = [match.kwargs[name] for name in argument_names(pattern)]
     return any(isinstance(node, torch.fx.Node) and cast_dtype(node) is not None for node in nodes)
 
 
 def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:
-    """The dtype that a node casts to, in any of the forms that graphs have; None for another node."""
+    """The dtype that a node casts to, by any of the cast ops in graphs; None for another node."""
     if node.target is torch.ops.aten._to_copy.default:
         dtype = node.kwargs.get("dtype")
     elif str(node.target) in ("prims.convert_element_type.default", "npu._npu_dtype_cast.default"):
@@ -105,7 +104,7 @@ def _value(argument: Any) -> Any:
 
 
 def _changed_output(roots: list[torch.fx.Node | None], result: Any) -> str | None:
-    """What the replacement's outputs would change for the graph around them."""
+    """The first difference in number, shape or dtype between the replacement's outputs and `roots`, or None."""
     results = list(result) if isinstance(result, tuple | list) else [result]
     if len(results) != len(roots):
         return f"the replacement gives {len(results)} outputs for {len(roots)}"

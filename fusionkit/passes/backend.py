@@ -1,4 +1,4 @@
-"""The torch.compile backend `fusionkit`: found through torch's entry points, usable from any script."""
+"""The torch.compile backend `fusionkit`, registered through torch's entry points for use in any script."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from fusionkit.config import CompilationConfig, config_from_options
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.compiled import pattern_groups
 from fusionkit.passes.session import CompileSession
-from fusionkit.passes.site_match import SiteMatch
+from fusionkit.passes.site_match import SiteMatch, count_hits
 
 
 class FusionBackend:
-    """A backend of its own: config, pattern registry, counts. `torch.compile(m, backend=FusionBackend(...))`.
+    """A backend instance with its own config, patterns and matches: `torch.compile(m, backend=FusionBackend(...))`.
 
-    `matches` holds every site so far, `graphs` every graph as it stood before the patterns. With
-    `config.capsule` the graphs are written there after each compile.
+    With `config.capsule` the graphs are written there after each compile.
     """
 
     def __init__(self, config: CompilationConfig | None = None) -> None:
@@ -35,7 +34,7 @@ class FusionBackend:
         )
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any], **_: Any) -> CompiledFunction:
-        """Compile one graph; what torch.compile calls."""
+        """Compile one graph; torch.compile calls this."""
         return self._backend(module, example_inputs)
 
     @property
@@ -49,11 +48,8 @@ class FusionBackend:
         return tuple(self._session.before)
 
     def hits(self) -> dict[str, int]:
-        """Hits so far by pattern, 0 for a pattern that took part and hit nothing."""
-        counted = dict.fromkeys(self._session.patterns, 0)
-        for match in self.matches:
-            counted[match.pattern] += match.status == "hit"
-        return counted
+        """Number of hits so far by pattern, 0 for an enabled pattern without a hit."""
+        return count_hits(self._session.patterns, self.matches)
 
 
 class _WritingSession(CompileSession):
@@ -90,9 +86,9 @@ def fusionkit(
 ) -> CompiledFunction:
     """`torch.compile(model, backend="fusionkit", options={...})`; the options are those of CompilationConfig.
 
-    torch calls this once per graph. The backend instance is kept in the caller's own `options` dict, so that
-    the graphs of one compile are counted together and those of another apart; options that were changed since
-    begin a new instance. `mode` is ignored.
+    torch calls this once per graph. The backend instance is stored in the caller's own `options` dict, so that the
+    graphs of one compile share an instance and other compiles do not; changed options start a new instance.
+    `mode` is ignored.
     """
     del mode
     if options is None:

@@ -1,4 +1,4 @@
-"""One subject compiled through the kit, with everything that later steps ask about."""
+"""One subject compiled through the kit: its graphs before and after the patterns, matches and outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fusionkit.subjects.build import Subject
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A subject, the config it was compiled with, the pattern groups, and what the compile showed."""
+    """A subject, its config and pattern groups, and the session and outcome of its compile."""
 
     subject: Subject
     config: CompilationConfig
@@ -33,7 +33,7 @@ class Compiled:
 
     @property
     def matches(self) -> tuple[SiteMatch, ...]:
-        """Every match of every graph, in graph order; a module that stands in two places goes by its first."""
+        """Every match of every graph, in graph order; a shared module has the first of its paths."""
         first = first_paths(self.subject.model)
         return tuple(
             replace(
@@ -71,7 +71,7 @@ def compile_subject(
 ) -> Compiled:
     """Compile and run `subject` once through a fresh backend instance.
 
-    `has_run`: the model has had a plain forward already.
+    `has_run`: the model has already run once in eager mode.
     Raises MisuseError when no graph was captured, or a pattern file or pattern cannot be used.
     """
     config = config or CompilationConfig()
@@ -80,12 +80,12 @@ def compile_subject(
     backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
     outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic, has_run=has_run)
     compiled = Compiled(subject, config, groups, session, outcome)
-    compiled.capture(session.windows)  # complains when there is no graph
+    compiled.capture(session.windows)  # raises if there is no graph
     return compiled
 
 
 def pattern_groups(config: CompilationConfig) -> dict[str, Sequence[PatternClass]]:
-    """The groups that a config switches on; a pattern file's group takes the place of the fusion it is for."""
+    """The pattern groups that a config enables; a pattern file's group replaces the kit's group of that fusion."""
     groups: dict[str, Sequence[PatternClass]] = dict(enabled_groups(config.fusion_patterns))
     for path in config.pattern_files:
         trials = trial_groups(Path(path))

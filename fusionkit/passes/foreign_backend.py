@@ -1,4 +1,4 @@
-"""A torch.compile backend that is not the kit's, wrapped so that the graphs it works on are seen."""
+"""Watching the graphs of a torch.compile backend that is not the kit's."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ from fusionkit.errors import MisuseError
 from fusionkit.subjects.load import UserCode
 
 Backend = Callable[..., Any]
-# Told of each graph: its level ("aot", "pattern pass" or "dynamo"), the graph, the decomposition table of its trace.
+# Called with each graph: its level ("aot", "pattern pass" or "dynamo"), the graph, its decomposition table.
 Look = Callable[[str, torch.fx.GraphModule, Mapping[Any, Any]], None]
 
-# What MindIE-SD's backend class calls its window (MindIE-SD compilation/mindie_sd_backend.py).
+# The method in which MindIE-SD's backend class applies its patterns (MindIE-SD compilation/mindie_sd_backend.py).
 PATTERN_PASS = "apply_pattern_match_passes"
 
 _COMPILERS = ("fw_compiler", "bw_compiler", "inference_compiler")
 
-# torch's AOT entry is patched for the time of one compile; the patch is per process, so one probe at a time.
+# torch's AOT entry is patched during one compile. The patch affects the whole process, so one probe at a time.
 _ONE_AT_A_TIME = threading.RLock()
 
 
-def resolve_backend(text: str) -> Backend:
-    """The backend that `module:callable` or a name that torch knows stands for; a class is instantiated.
+def resolve_backend(text: str | Backend) -> Backend:
+    """The backend named by `module:callable` or by a name in torch's list of backends; a callable is one itself.
 
-    The module is imported from sys.path and the working folder. Raises MisuseError, one line, for anything else.
+    The module is imported from sys.path and the working folder; a class is instantiated. Raises MisuseError, one
+    line, for any other name.
     """
+    if not isinstance(text, str):
+        return text
     if ":" not in text:
         names = torch._dynamo.list_backends(None)
         if text not in names:
@@ -53,15 +56,15 @@ def resolve_backend(text: str) -> Backend:
     module_name, _, attribute = text.partition(":")
     with _working_folder(), UserCode(f"backend '{text}': importing {module_name} raised"):
         module = importlib.import_module(module_name)
-    found = getattr(module, attribute, None)
-    if isinstance(found, type):
+    backend = getattr(module, attribute, None)
+    if isinstance(backend, type):
         with UserCode(f"backend '{text}': {attribute}() raised"):
-            found = found()
-    if not callable(found):
+            backend = backend()
+    if not callable(backend):
         raise MisuseError(
             f"backend '{text}': {module_name} has no callable '{attribute}'; name a backend of it"
         )
-    return found  # type: ignore[no-any-return]
+    return backend  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -76,12 +79,11 @@ def _working_folder() -> Iterator[None]:
 
 
 class WatchedBackend:
-    """`backend`, and a listener that sees each graph before the backend's own compiler does.
+    """Wraps `backend` and calls `look` with each graph before the backend's own compiler gets it.
 
-    Where the backend has MindIE-SD's pattern pass, the graphs that this pass gets are seen; where it goes through
-    AOT autograd, those that its inner compilers get; else the one that dynamo hands over. `received` counts the
-    graphs that dynamo handed over, `unseen` those for which the backend came back without having shown any to its
-    compiler, as it does when a compile cache serves them.
+    `look` gets the input graphs of MindIE-SD's pattern pass if the backend has one, else those of the inner
+    compilers if the backend uses AOT autograd, else dynamo's graph. `received` counts the graphs from dynamo,
+    `unseen` those of them for which the backend returned without calling its compiler, as on a compile-cache hit.
     """
 
     def __init__(self, backend: Backend, look: Look) -> None:
@@ -96,9 +98,9 @@ class WatchedBackend:
         self.unseen = 0
 
     def __call__(self, module: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Any:
-        """Compile one graph; what torch.compile calls."""
+        """Compile one graph; torch.compile calls this."""
         self.received += 1
-        handed_over = copy_graph_module(module)
+        original = copy_graph_module(module)
         with _ONE_AT_A_TIME, ExitStack() as stack:
             self._thread, self._seen, self._through_aot = threading.get_ident(), False, False
             stack.callback(self._stop)
@@ -108,13 +110,13 @@ class WatchedBackend:
             if not self._seen and (self._through_aot or self._own_pass):
                 self.unseen += 1
             elif not self._seen:
-                self._look("dynamo", handed_over, {})
+                self._look("dynamo", original, {})
         return compiled
 
     def _stop(self) -> None:
         self._thread = 0
 
-    def _tell(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
+    def _show(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
         if threading.get_ident() == self._thread:
             self._seen = True
             self._look(level, module, table)
@@ -152,7 +154,7 @@ class WatchedBackend:
         return watched
 
     def _watched_compilers(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The compilers among an AOT call's options, each told of before it compiles."""
+        """The inner compilers among an AOT call's options, each wrapped to show its graph before it compiles."""
         if threading.get_ident() != self._thread:
             return {}
         self._through_aot = True
@@ -160,29 +162,29 @@ class WatchedBackend:
         self._table = table = table() if callable(table) else table
         if self._own_pass:
             return {}
-        found = {name: options[name] for name in _COMPILERS if options.get(name) is not None}
-        return {name: self._watched(compiler, table) for name, compiler in found.items()}
+        compilers = {name: options[name] for name in _COMPILERS if options.get(name) is not None}
+        return {name: self._watched(compiler, table) for name, compiler in compilers.items()}
 
     def _watched(self, compiler: Any, table: Mapping[Any, Any]) -> Any:
-        if isinstance(compiler, SerializableAOTDispatchCompiler):  # the kind that a cache may stand before
+        if isinstance(compiler, SerializableAOTDispatchCompiler):  # a compiler with a cache in front of it
             own = copy.copy(compiler)
             own.compiler_fn = self._watched(compiler.compiler_fn, table)
             return own
 
         def compile_graph(module: torch.fx.GraphModule, inputs: Any, *args: Any, **options: Any) -> Any:
-            self._tell("aot", module, table)
+            self._show("aot", module, table)
             return compiler(module, inputs, *args, **options)
 
         return compile_graph
 
     def _pass_call(self, own: Any) -> Any:
-        """The pattern pass, of whichever kind of method it is, told of before it works."""
+        """The pattern pass (a function, class method or static method), wrapped to show its graph before it runs."""
         function = own.__func__ if isinstance(own, classmethod | staticmethod) else own
 
         def watched(*args: Any, **options: Any) -> Any:
             for value in (*args, *options.values()):
                 if isinstance(value, torch.fx.GraphModule):
-                    self._tell("pattern pass", value, self._table)
+                    self._show("pattern pass", value, self._table)
                     break
             return function(*args, **options)
 
@@ -191,7 +193,7 @@ class WatchedBackend:
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute exchanged for the time of the block; an inherited one is inherited again afterwards."""
+    """Replace an attribute within the block; a class that inherited it inherits it again afterwards."""
     had = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
     try:

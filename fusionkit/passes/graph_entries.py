@@ -22,9 +22,9 @@ EntryCheck = Callable[[str, Match, Callable[[Match], Any]], bool]
 
 
 class FileGroup(Sequence[PatternClass]):
-    """A pattern group of a file: its pattern classes, as the sequence that it is, and registering functions.
+    """A pattern group of a file: a sequence of pattern classes, with the functions that register graph entries.
 
-    A group of entries alone is an empty sequence of classes. `name` is the fusion that it stands for.
+    A group with entries only is an empty sequence. `name`: the fusion that the group implements.
     """
 
     def __init__(self, name: str, patterns: Sequence[PatternClass], entries: Sequence[Register]) -> None:
@@ -41,24 +41,24 @@ class FileGroup(Sequence[PatternClass]):
         return self.patterns[index]
 
     def __len__(self) -> int:
-        """How many classes; entries do not count."""
+        """Number of classes, entries excluded."""
         return len(self.patterns)
 
 
 def register_entries(register: Register, into: PatternMatcherPass, check: EntryCheck) -> int:
-    """Let a file register its entries in `into`; returns how many there are.
+    """Call a file's `register` on the pass `into`; returns the number of entries.
 
-    Each becomes an entry of this pass alone (the file's own objects are left as they are) whose extra_check is
+    Each entry is replaced by a copy (the file's own objects stay unchanged) whose extra_check is
     `check(entry name, match, the entry's own check)`. An entry's name is that of its handler.
-    Raises MisuseError when the function raises, does not end, or registers nothing.
+    Raises MisuseError when the function raises, exceeds the time limit, or registers nothing.
     """
     name = getattr(register, "__name__", "register_graph_entries")
     known = {id(entry) for entry in _entries(into)}
     with own_code(f"{name}(pattern_pass)"):
         register(into)
     own: dict[int, PatternEntry] = {}
-    for found in into.patterns.values():
-        for index, entry in enumerate(found):
+    for indexed in into.patterns.values():
+        for index, entry in enumerate(indexed):
             if id(entry) in known:
                 continue
             if not isinstance(entry, PatternEntry):
@@ -66,8 +66,8 @@ def register_entries(register: Register, into: PatternMatcherPass, check: EntryC
                     f"{name}(pattern_pass) registers {entry!r:.60}; register GraphPatternEntry objects"
                 )
             if id(entry) not in own:
-                own[id(entry)] = _of_this_pass(entry, check)
-            found[index] = own[id(entry)]
+                own[id(entry)] = _checked_copy(entry, check)
+            indexed[index] = own[id(entry)]
     if not own:
         raise MisuseError(
             f"{name}(pattern_pass) registers nothing in the pass that it is given; use"
@@ -77,11 +77,11 @@ def register_entries(register: Register, into: PatternMatcherPass, check: EntryC
 
 
 def _entries(matcher: PatternMatcherPass) -> Iterator[PatternEntry]:
-    for found in matcher.patterns.values():
-        yield from found
+    for indexed in matcher.patterns.values():
+        yield from indexed
 
 
-def _of_this_pass(entry: PatternEntry, check: EntryCheck) -> PatternEntry:
+def _checked_copy(entry: PatternEntry, check: EntryCheck) -> PatternEntry:
     name = entry_name(entry)
     handler = getattr(entry, "handler", None)
     own, allowed = copy.copy(entry), entry.extra_check
@@ -108,7 +108,7 @@ def _guarded(handler: Callable[..., Any], name: str) -> Callable[..., Any]:
 def watch_rewrites(matcher: PatternMatcherPass, names: dict[int, str]) -> None:
     """Lint every rewrite of every entry of `matcher`; `names` maps the id of an entry to its pattern's name.
 
-    A node that a handler made and left without meta["val"] gets it first, where it can be computed.
+    Before that, a new node without meta["val"] gets it, where it can be computed.
     """
     for entry in {id(entry): entry for entry in _entries(matcher)}.values():
         name = names.get(id(entry), entry_name(entry))
@@ -127,10 +127,10 @@ def _linted(apply: Callable[..., None], name: str) -> Callable[..., None]:
 
 
 def complete_metadata(nodes: Sequence[torch.fx.Node]) -> None:
-    """Compute meta["val"] of those calls among `nodes` that lack it, from their operands' fake tensors.
+    """Compute meta["val"] of the calls among `nodes` that lack it, from their operands' fake tensors.
 
-    A handler inserts bare calls; without the value no later pattern could match there. What cannot be computed
-    stays as it is.
+    A handler inserts calls without metadata, at which no later pattern could match. A call whose operands lack
+    metadata stays as it is.
     """
     for node in nodes:
         if node._erased or node.op != "call_function" or "val" in node.meta:

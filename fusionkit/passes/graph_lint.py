@@ -1,4 +1,4 @@
-"""After each rewrite: is the graph still one? Order, metadata, users, and nothing left over."""
+"""The check of a graph after each rewrite: topological order, metadata, users, no dead nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusionkit.errors import MisuseError
 
 @contextmanager
 def new_nodes(graph: torch.fx.Graph) -> Iterator[list[torch.fx.Node]]:
-    """Gives a list that fills with the nodes that are made in `graph` inside the block."""
+    """Yields a list that collects the nodes created in `graph` within the block."""
     made: list[torch.fx.Node] = []
     module = graph.owning_module
     if module is None:
@@ -31,11 +31,11 @@ def new_nodes(graph: torch.fx.Graph) -> Iterator[list[torch.fx.Node]]:
 def lint_rewrite(
     graph: torch.fx.Graph, pattern: str, made: Sequence[torch.fx.Node], matched: Sequence[torch.fx.Node]
 ) -> None:
-    """Check one rewrite: the nodes it made, and those it matched, with everything next to them.
+    """Check one rewrite: the nodes that it made and matched, with their operands and users.
 
-    Takes time by the size of the rewrite, not of the graph. Raises MisuseError naming pattern and node where a
-    node is used before it stands, reads a node that is erased or of another graph, lacks meta["val"], or is
-    left without users.
+    The time depends on the size of the rewrite, not of the graph. Raises MisuseError naming pattern and node when a
+    node is used before its definition, reads a node that is erased or of another graph, lacks meta["val"], or has
+    no users.
     """
     for node in made:
         if node._erased:
@@ -49,9 +49,9 @@ def lint_rewrite(
 
 
 def lint_graph(module: torch.fx.GraphModule, patterns: Sequence[str]) -> None:
-    """torch's own lint of a whole graph, once all patterns have been applied.
+    """torch's own lint of a whole graph, after all patterns.
 
-    Raises MisuseError with the patterns that rewrote it and torch's own words, which name the node.
+    Raises MisuseError with the patterns that rewrote the graph and torch's message, which names the node.
     """
     try:
         module.graph.lint()
@@ -93,7 +93,7 @@ def _unfinished(node: torch.fx.Node) -> str | None:
 
 
 def _is_dead(node: torch.fx.Node) -> bool:
-    """A call without users and without effects; an unused getitem costs nothing."""
+    """Whether a node is a call without users and side effects; an unused getitem is no fault."""
     return (
         node.op == "call_function"
         and not node.users

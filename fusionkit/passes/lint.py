@@ -1,4 +1,4 @@
-"""Linting a pattern file: its text, then each pattern's trace."""
+"""Linting a pattern file: first its text, then each pattern's trace."""
 
 from __future__ import annotations
 
@@ -23,62 +23,61 @@ from fusionkit.pattern_files.lint_syntax import lint_syntax, unconfirmed_flags
 from fusionkit.pattern_files.naming import names_of_file
 from fusionkit.pattern_files.pattern_file import check_pattern_file, read_pattern_file
 
-# Where MindIE-SD keeps its flags, seen from a file of its patterns folder (its spelling is kept).
+# MindIE-SD's flags, relative to its patterns folder (the misspelling is theirs).
 _FOREIGN_FLAGS = Path("..") / "compiliation_config.py"
 
 
 def lint_pattern_file(path: Path) -> LintReport:
-    """Every finding of every rule of patterns.lint_rules.RULES in one pattern file, by line.
+    """Every finding of every rule of pattern_files.lint_rules.RULES in one pattern file, by line.
 
-    The file is executed and its patterns are traced, on target cpu where this process has no target yet. Also the
-    default of the file's own flag is looked at: in config.FusionPatterns, and in the configuration of a checkout
-    of MindIE-SD around the file. Raises MisuseError when the file cannot be read, parsed or imported, or holds
-    no pattern.
+    The file is executed and its patterns are traced, on target cpu if this process has no target yet. The default
+    of the file's flag is checked too: in config.FusionPatterns, and in the configuration of a MindIE-SD checkout
+    that contains the file. Raises MisuseError when the file cannot be read, parsed or imported, or has no pattern.
     """
     check_pattern_file(path)
     text = path.read_text("utf-8")
     use_target(current_target() or "cpu")
     file = read_pattern_file(path)
-    found = [*lint_syntax(text), *lint_names(text, path.stem), *_flag_findings(path)]
+    findings = [*lint_syntax(text), *lint_names(text, path.stem), *_flag_findings(path)]
     for group in file.groups.values():
-        told = [(pattern, _lint_pattern(pattern)) for pattern in group]
-        found += [item for _, items in told for item in items]
-        found += lint_duplicates([pattern for pattern, items in told if not items])
+        by_pattern = [(pattern, _lint_pattern(pattern)) for pattern in group]
+        findings += [item for _, items in by_pattern for item in items]
+        findings += lint_duplicates([pattern for pattern, items in by_pattern if not items])
     for register in file.entries:
         try:
             register_entries(register, PatternMatcherPass(), lambda *_: False)
         except FusionKitError as error:
-            found.append(finding("not_registrable", line_of(register), str(error)))
-    return LintReport(str(path), tuple(_once(found)))
+            findings.append(finding("not_registrable", line_of(register), str(error)))
+    return LintReport(str(path), tuple(_once(findings)))
 
 
 def _lint_pattern(pattern: PatternClass) -> list[Finding]:
     try:
-        found = [*lint_trace(pattern), *lint_ops(pattern, raw_scalars(pattern))]
-        if not found:
+        findings = [*lint_trace(pattern), *lint_ops(pattern, raw_scalars(pattern))]
+        if not findings:
             with_table = make_tracer({})
             register_pattern(pattern, PatternMatcherPass(), with_table, lambda *_: False, current_device())
     except FusionKitError as error:
-        found = [finding("not_registrable", line_of(pattern.pattern), str(error))]
-    return found
+        findings = [finding("not_registrable", line_of(pattern.pattern), str(error))]
+    return findings
 
 
 def _flag_findings(path: Path) -> list[Finding]:
-    """The flag of the file's fusion, where a configuration next to it names one."""
+    """Findings on the default of the file's flag, in the kit's and in a neighbouring MindIE-SD configuration."""
     flag = names_of_file(path.stem).flag
     foreign = path.parent / _FOREIGN_FLAGS
-    found = []
+    findings = []
     if flag in config.flag_names():
-        found += unconfirmed_flags(inspect.getsource(config), flag)
+        findings += unconfirmed_flags(inspect.getsource(config), flag)
     if foreign.is_file():
-        found += unconfirmed_flags(foreign.read_text("utf-8"), flag)
-    return [finding(item.rule, 0, item.what) for item in found]
+        findings += unconfirmed_flags(foreign.read_text("utf-8"), flag)
+    return [finding(item.rule, 0, item.what) for item in findings]
 
 
-def _once(found: Iterable[Finding]) -> list[Finding]:
-    """By line; what several variants of one class have in common is told once."""
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings by line; one that several variants of a class share appears once."""
     kept: dict[tuple[str, int, str], Finding] = {}
-    for item in sorted(found, key=lambda item: (item.line, item.rule)):
-        variant, _, told = item.what.partition(": ")
-        kept.setdefault((item.rule, item.line, told or variant), item)
+    for item in sorted(findings, key=lambda item: (item.line, item.rule)):
+        variant, _, detail = item.what.partition(": ")
+        kept.setdefault((item.rule, item.line, detail or variant), item)
     return list(kept.values())

@@ -1,4 +1,4 @@
-"""The lint rule of duplicates: two variants of one group whose patterns are one pattern for torch's matcher."""
+"""The lint rule `duplicate`: two variants of one group with equal patterns, of which torch's matcher uses the first."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fusionkit.passes.lint_tracing import example_arguments, line_of, raw_scalar
 from fusionkit.passes.registering import PatternClass, name_of
 from fusionkit.pattern_files.lint_rules import Finding, finding
 
-# One call of a traced function: its target, and its arguments with nodes by number and pattern arguments by rank.
+# A comparable form of a trace: each call's target and arguments, nodes as numbers, pattern arguments by first use.
 Form = tuple[Any, ...]
 
 
 def lint_duplicates(patterns: Sequence[PatternClass]) -> list[Finding]:
-    """Findings for the variants of one group that equal an earlier one, which takes all their sites.
+    """Findings for the variants of one group whose pattern equals an earlier one, which takes all their sites.
 
-    Equal are traces of the same calls in the same order, whatever the arguments are named and in whatever order
-    they are taken. An error where the replacements differ, else a warning.
-    Variants on inputs of other dtypes, with equal replacements, are the ordinary product of a factory and are
-    not told. A variant that cannot be traced is another rule's matter.
+    Traces are equal if they make the same calls in the same order; names and order of the arguments do not matter.
+    The finding is an error if the replacements differ, else a warning. There is none for equal replacements on
+    inputs of other dtypes, which a factory makes on purpose. Variants that cannot be traced are skipped: another
+    rule reports them.
     """
     first: dict[Form, tuple[PatternClass, Form, Form]] = {}
-    found = []
+    findings = []
     for pattern in patterns:
         try:
             searched, replaced, dtypes = _forms(pattern)
@@ -37,13 +37,13 @@ def lint_duplicates(patterns: Sequence[PatternClass]) -> list[Finding]:
             first[searched] = pattern, replaced, dtypes
             continue
         earlier, other, inputs = first[searched]
-        item = _told(pattern, earlier, replaced == other)
+        item = _duplicate(pattern, earlier, replaced == other)
         if replaced != other or dtypes == inputs:
-            found.append(item)
-    return found
+            findings.append(item)
+    return findings
 
 
-def _told(pattern: PatternClass, earlier: PatternClass, same: bool) -> Finding:
+def _duplicate(pattern: PatternClass, earlier: PatternClass, same: bool) -> Finding:
     what = f"{name_of(pattern)}: pattern() equals that of {name_of(earlier)}"
     line = line_of(pattern.pattern)
     if same:
@@ -52,7 +52,7 @@ def _told(pattern: PatternClass, earlier: PatternClass, same: bool) -> Finding:
 
 
 def _forms(pattern: PatternClass) -> tuple[Form, Form, Form]:
-    """The forms of search and replacement function, and the dtypes of the inputs."""
+    """The forms of pattern and replacement, and the dtypes of the inputs."""
     arguments = example_arguments(pattern, raw_scalars(pattern))
     rank: dict[str, int] = {}
     searched = _form(trace_of(pattern, "pattern", arguments), arguments, rank)
@@ -62,7 +62,7 @@ def _forms(pattern: PatternClass) -> tuple[Form, Form, Form]:
 
 
 def _form(graph: torch.fx.Graph, arguments: Mapping[str, Any], rank: dict[str, int]) -> Form:
-    """The calls and outputs of a trace, comparable; `rank` numbers the arguments by first use and is added to."""
+    """The calls and outputs of a trace in comparable form; `rank` numbers the arguments by first use, and grows."""
     names = dict(zip(graph.find_nodes(op="placeholder"), arguments, strict=False))
     scalars = {value: name for name, value in arguments.items() if not isinstance(value, torch.Tensor)}
     numbers: dict[torch.fx.Node, int] = {}

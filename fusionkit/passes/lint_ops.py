@@ -1,7 +1,8 @@
-"""The lint rules of custom ops: a fake kernel, and a schema that tells what the kernel writes to."""
+"""The lint rules of custom ops: a fake kernel, and a schema that declares every mutated argument."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,37 +14,40 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device
 from fusionkit.passes.lint_tracing import line_of
-from fusionkit.passes.registering import PatternClass, argument_names, fake_like, name_of, real_inputs
+from fusionkit.passes.registering import PatternClass, bind_arguments, fake_like, name_of, real_inputs
+from fusionkit.passes.tracing import CalledOps
 from fusionkit.pattern_files.lint_rules import Finding, finding
 from fusionkit.pattern_files.time_limit import own_code
 
-# Namespaces of torch itself, of torch_npu, and of the kit: their ops have what they need.
+# Namespaces of torch, torch_npu and the kit, whose ops are not linted.
 _KNOWN = ("aten", "prims", "prim", "npu", "fusionkit", "profiler", "inductor")
 
 
 def lint_ops(pattern: PatternClass, scalars: Mapping[str, Any]) -> list[Finding]:
     """Findings for the custom ops that pattern and replacement call.
 
-    Fake kernels are asked for by name. What an op writes is seen by running it: once, on small random tensors on
-    CPU, and only where it has a kernel there. Errors of the functions themselves are other rules' matter.
+    Fake kernels are looked up in the registry. Mutations are observed by running the op once, on small random CPU
+    tensors, if it has a CPU kernel. Errors of the functions themselves are left to other rules.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for method in ("replacement", "pattern"):
         function = getattr(pattern, method)
         line = line_of(function)
         ops = _custom_ops(pattern, function, scalars)
         bare = [op for op in ops if not has_fake_kernel(op)]
-        found += [finding("no_fake_kernel", line, f"{name_of(pattern)}: {method} calls {op}") for op in bare]
+        findings += [
+            finding("no_fake_kernel", line, f"{name_of(pattern)}: {method} calls {op}") for op in bare
+        ]
         if ops:
-            found += [
+            findings += [
                 finding("unannotated_mutation", line, f"{name_of(pattern)}: {text}")
                 for text in _unannotated(pattern, function, scalars)
             ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(findings))
 
 
 def has_fake_kernel(op: torch._ops.OpOverload) -> bool:
-    """Whether an op can be run on fake tensors: a fake or Meta kernel, or one made of other ops."""
+    """Whether an op runs on fake tensors: by a fake kernel, a Meta kernel or a composite kernel."""
     name = op.name()
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     if any(
@@ -54,35 +58,19 @@ def has_fake_kernel(op: torch._ops.OpOverload) -> bool:
     return entry.fake_impl.kernel is not None
 
 
-class _CustomOps(TorchDispatchMode):
-    """Collects the ops outside the known namespaces, before they run."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.found: list[Any] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func.namespace not in _KNOWN and func not in self.found:
-            self.found.append(func)
-        return func(*args, **(kwargs or {}))
-
-
 def _custom_ops(pattern: PatternClass, function: Any, scalars: Mapping[str, Any]) -> list[Any]:
-    ops = _CustomOps()
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), ops:
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), CalledOps() as called:
         tensors = [fake_like(tensor, current_device()) for tensor in pattern.inputs()]
         _run(pattern, function, scalars, tensors)
-    return ops.found
+    return [op for op in dict.fromkeys(called.ops) if op.namespace not in _KNOWN]
 
 
 class _Writes(TorchDispatchMode):
-    """Compares the tensors that a custom op was given with what they are after it."""
+    """Compares the tensor arguments of each custom op before and after the call."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.found: list[str] = []
+        self.problems: list[str] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -94,12 +82,12 @@ class _Writes(TorchDispatchMode):
         marked = {
             a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write
         }
-        held = {name: _copies(value) for name, value in given.items() if name not in marked}
+        copies = {name: _copies(value) for name, value in given.items() if name not in marked}
         result = func(*args, **(kwargs or {}))
-        for name, before in held.items():
+        for name, before in copies.items():
             after = [leaf for leaf in pytree.tree_leaves(given[name]) if isinstance(leaf, torch.Tensor)]
             if any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)):
-                self.found.append(f"{func} writes into its argument '{name}'")
+                self.problems.append(f"{func} writes into its argument '{name}'")
         return result
 
 
@@ -115,17 +103,12 @@ def _unannotated(pattern: PatternClass, function: Any, scalars: Mapping[str, Any
     writes = _Writes()
     with torch.no_grad(), writes:
         _run(pattern, function, scalars, tensors)
-    return writes.found
+    return writes.problems
 
 
 def _run(
     pattern: PatternClass, function: Any, scalars: Mapping[str, Any], tensors: Sequence[torch.Tensor]
 ) -> None:
-    """Call the function; that it raises is not this module's matter."""
-    rest = iter(tensors)
-    arguments = [scalars[name] if name in scalars else next(rest, None) for name in argument_names(pattern)]
-    try:
-        with own_code(f"pattern {name_of(pattern)}"):
-            function(*arguments)
-    except FusionKitError:
-        return
+    """Call the function and ignore its errors, which other rules report."""
+    with contextlib.suppress(FusionKitError), own_code(f"pattern {name_of(pattern)}"):
+        function(*bind_arguments(pattern, tensors, scalars).values())

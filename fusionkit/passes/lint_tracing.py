@@ -1,4 +1,4 @@
-"""The lint rules that need a pattern's trace: arguments, stand-ins, literals, tensors of its own."""
+"""The lint rules that need a pattern's trace: unused arguments, equal stand-ins, rounded literals, closure tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device
-from fusionkit.passes.registering import PatternClass, argument_names, example_inputs, fake_like, name_of
+from fusionkit.passes.registering import (
+    PatternClass,
+    argument_names,
+    bind_arguments,
+    example_inputs,
+    fake_like,
+    name_of,
+)
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import make_tracer, unlogged_retraces
 from fusionkit.pattern_files.lint_rules import Finding, finding
@@ -44,7 +51,7 @@ def lint_trace(pattern: PatternClass) -> list[Finding]:
 
 
 def line_of(function: Callable[..., Any]) -> int:
-    """The line of a function's `def` (or lambda), 0 where it has none."""
+    """The line of a function's `def` (or lambda), 0 if it has none."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return 0
@@ -56,7 +63,7 @@ def line_of(function: Callable[..., Any]) -> int:
 
 
 def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
-    """What scalars() gives, equal stand-ins included; empty for a class without it."""
+    """The result of scalars(), equal stand-ins included; empty for a class without it."""
     method = getattr(pattern, "scalars", None)
     with own_code(f"pattern {name_of(pattern)}: scalars()"):
         return dict(method()) if callable(method) else {}
@@ -68,9 +75,8 @@ def example_arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict
     Raises MisuseError when inputs() and the arguments disagree.
     """
     with FakeTensorMode(allow_non_fake_inputs=True):
-        given = [fake_like(tensor, current_device()) for tensor in example_inputs(pattern, scalars)]
-    tensors = iter(given)
-    return {name: scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)}
+        tensors = [fake_like(tensor, current_device()) for tensor in example_inputs(pattern, scalars)]
+    return bind_arguments(pattern, tensors, scalars)
 
 
 def _mode_of(arguments: Mapping[str, Any]) -> FakeTensorMode:
@@ -84,11 +90,11 @@ def _not_searchable(pattern: PatternClass, arguments: Mapping[str, Any], line: i
         with own_code(f"pattern {name}: pattern()"), unlogged_retraces(), _mode_of(arguments):
             require_searchable(name, pattern.pattern, arguments)
     except FusionKitError as error:
-        said = str(error).partition(": ")[2]
-        if "in place" in said:
-            return finding("mutating_search", line, f"{name}: {said.partition(':')[0]}")
-        if "matches nothing" in said:
-            return finding("returns_nothing", line, f"{name}: {said.partition(',')[0]}")
+        message = str(error).partition(": ")[2]
+        if "in place" in message:
+            return finding("mutating_search", line, f"{name}: {message.partition(':')[0]}")
+        if "matches nothing" in message:
+            return finding("returns_nothing", line, f"{name}: {message.partition(',')[0]}")
         raise
     return None
 
@@ -116,7 +122,7 @@ def _unused(
 
 
 def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterator[Finding]:
-    """Equal stand-ins; and stand-ins that are found in the trace although something else was put there."""
+    """Equal stand-ins, and stand-ins whose value stays in the trace when the argument gets another value."""
     line = line_of(pattern.scalars)
     values = list(scalars.values())
     doubled = {value for value in values if values.count(value) > 1}
@@ -138,7 +144,7 @@ def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterato
 
 
 def _literals(graph: torch.fx.Graph) -> Counter[Any]:
-    """Every number in the arguments of the graph's calls; True counts as 1, as it does for the matcher."""
+    """Count of every number in the arguments of the graph's calls; True counts as 1, as in torch's matcher."""
     leaves = [
         leaf for n in graph.nodes for leaf in pytree.tree_leaves((n.args, n.kwargs)) if n.op != "output"
     ]
@@ -156,10 +162,10 @@ def _own_tensors(pattern: PatternClass, graph: torch.fx.Graph, line: int) -> Ite
 def _rounded_literals(
     pattern: PatternClass, graph: torch.fx.Graph, scalars: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Literals of ops whose graphs hold them rounded, and literals that their tensor's dtype cannot hold at all.
+    """Literals that a model's graph has in rounded form, and literals that over- or underflow in their tensor's dtype.
 
-    add.Scalar and its like stand in a graph where C++ put them, with the number in the op's arithmetic dtype
-    (float32 for half precisions); Python's operators give add.Tensor, with the number as it was written.
+    Ops such as add.Scalar come from C++ decompositions, which round the number to the op's arithmetic dtype (float32
+    for half precisions); Python's operators give add.Tensor with the number as written.
     """
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -170,22 +176,22 @@ def _rounded_literals(
                 continue
             if not math.isfinite(value):
                 continue
-            held = float(torch.tensor(value, dtype=_arithmetic(dtype)))
+            rounded = float(torch.tensor(value, dtype=_arithmetic(dtype)))
             stored = float(torch.tensor(value, dtype=dtype))
             what = None
-            if node.target._overloadname == "Scalar" and held != value:
-                what = f"{node.target} holds {value!r} as {held!r}"
+            if node.target._overloadname == "Scalar" and rounded != value:
+                what = f"{node.target} holds {value!r} as {rounded!r}"
             elif value and (stored == 0 or math.isinf(stored)):
                 what = f"{value!r} is {stored!r} in {str(dtype).removeprefix('torch.')}"
             if what is not None:
-                way_out = f"write {held!r}" if math.isfinite(held) and held else None
+                way_out = f"write {rounded!r}" if math.isfinite(rounded) and rounded else None
                 yield finding("unrepresentable_literal", _line(node), f"{name_of(pattern)}: {what}", way_out)
 
 
 def _floating_dtype(node: torch.fx.Node) -> torch.dtype | None:
     values = [operand.meta.get("val") for operand in node.all_input_nodes]
-    found = [v.dtype for v in values if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
-    return found[0] if found else None
+    dtypes = [v.dtype for v in values if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
+    return dtypes[0] if dtypes else None
 
 
 def _arithmetic(dtype: torch.dtype) -> torch.dtype:
@@ -193,8 +199,8 @@ def _arithmetic(dtype: torch.dtype) -> torch.dtype:
 
 
 def _line(node: torch.fx.Node) -> int:
-    """The line of the pattern that made a node, 0 where the trace does not say."""
+    """The pattern's source line of a node, 0 if the trace has none."""
     trace = node.meta.get("stack_trace") or ""
-    _, found, rest = trace.rpartition(", line ")
+    _, separator, rest = trace.rpartition(", line ")
     digits = rest.partition(",")[0]
-    return int(digits) if found and digits.isdigit() else 0
+    return int(digits) if separator and digits.isdigit() else 0

@@ -1,4 +1,4 @@
-"""PatternMatchPass: applies pattern groups to a graph and keeps every site's story."""
+"""PatternMatchPass: applies pattern groups to a graph and records every match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fusionkit.pattern_files.time_limit import own_code
 
 @dataclass(slots=True)
 class _Log:
-    """The matches of the graph that is being worked on."""
+    """State of the graph in work: original operand names, current group, matches, and the nodes that hits took."""
 
     graph_index: int = 0
     operands: dict[str, list[str]] = field(default_factory=dict)
@@ -34,10 +34,10 @@ class _Log:
 class PatternMatchPass:
     """The pattern groups of one backend instance, in the order in which they are tried.
 
-    One torch PatternMatcherPass per group, so that what a group takes is gone before the next one looks.
-    A group is a sequence of pattern classes; a FileGroup may bring hand-written entries besides. Without
-    `rewrite` matches are counted and the graph is left alone: each node counts for the first match that has it.
-    Every rewrite is linted (passes.graph_lint); a breach is a MisuseError that names pattern and node.
+    Each group has its own torch PatternMatcherPass, so that a group does not see the nodes that an earlier one
+    replaced. A group is a sequence of pattern classes; a FileGroup may add hand-written entries. Without `rewrite`
+    matches are counted and the graph stays unchanged: a node belongs to the first match that has it.
+    Every rewrite is linted (passes.graph_lint); a fault is a MisuseError that names pattern and node.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class PatternMatchPass:
             self._passes[name] = self._matcher(name, group, device)
 
     def _matcher(self, name: str, group: Sequence[PatternClass], device: str) -> PatternMatcherPass:
-        """One group's entries, in a pass that lints each of its rewrites."""
+        """A torch pass with one group's entries, which lints each of its rewrites."""
         matcher = PatternMatcherPass(pass_name=f"fusionkit_{name}")
         names: dict[int, str] = {}
         for pattern in group:
             register_pattern(pattern, matcher, self._trace, self._admit, device)
-            for entry in (entry for found in matcher.patterns.values() for entry in found):
+            for entry in (entry for indexed in matcher.patterns.values() for entry in indexed):
                 names.setdefault(id(entry), pattern.name())
         for register in group.entries if isinstance(group, FileGroup) else ():
             register_entries(register, matcher, self._admit_entry)
@@ -74,13 +74,11 @@ class PatternMatchPass:
         return tuple(self._passes)
 
     def entries(self, name: str) -> int:
-        """How many entries of torch's matcher the group `name` has; 0 means that it can never match."""
-        return (
-            sum(len(found) for found in self._passes[name].patterns.values()) if name in self._passes else 0
-        )
+        """Number of entries of torch's matcher in the group `name`; 0 means that it can never match."""
+        return sum(map(len, self._passes[name].patterns.values())) if name in self._passes else 0
 
     def apply(self, module: torch.fx.GraphModule, graph_index: int = 0) -> tuple[SiteMatch, ...]:
-        """Rewrite `module` in place and return what happened at each matched site."""
+        """Rewrite `module` in place and return every match, in graph order."""
         log = self._log = _Log(graph_index, {node.name: _operand_names(node) for node in module.graph.nodes})
         order = {node.name: index for index, node in enumerate(module.graph.nodes)}
         for name, matcher in self._passes.items():
@@ -94,7 +92,7 @@ class PatternMatchPass:
         return tuple(sorted(log.matches, key=lambda match: order.get(match.anchor, len(order))))
 
     def _admit(self, pattern: PatternClass, match: Match) -> bool:
-        """The extra check of each class: is the replacement allowed here? Every answer is kept."""
+        """The extra_check of each class: whether the replacement is allowed here. The match is recorded."""
         if self._is_taken(match):
             return False
         refusal = refuse_replacement(pattern, match)
@@ -102,7 +100,7 @@ class PatternMatchPass:
         return refusal is None and self._rewrite
 
     def _admit_entry(self, name: str, match: Match, allowed: Callable[[Match], Any]) -> bool:
-        """The extra check of each hand-written entry: the one that it brought, its answer kept."""
+        """The extra_check of each hand-written entry, which calls the entry's own. The match is recorded."""
         if self._is_taken(match):
             return False
         with own_code(f"extra_check of {name}"):
@@ -111,7 +109,7 @@ class PatternMatchPass:
         return not refused and self._rewrite
 
     def _is_taken(self, match: Match) -> bool:
-        """Without rewriting: whether a rewrite would have taken nodes of this match away already."""
+        """Whether an earlier match has nodes of this one, which a rewrite would have replaced already."""
         return not self._rewrite and any(node.name in self._log.taken for node in match.nodes)
 
     def _keep(self, match: Match, variant: str, refusal: Refusal | None, arguments: list[str]) -> None:
@@ -136,10 +134,10 @@ class PatternMatchPass:
 
 
 def literal_arguments(match: Match, names: list[str], operands: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Pattern argument -> {"node": name in the graph before any pattern}, or the literal that stands there.
+    """Pattern argument -> {"node": name in the graph before any pattern}, or the literal in the graph.
 
-    An operand may by now be the output of another replacement; `operands` (matched node -> its operands'
-    names at the start) leads back to the node that stood in its place.
+    An operand may be the output of an earlier replacement; `operands` (node -> its operands' names before any
+    pattern) gives the name of the node that it replaced.
     """
     before = {
         now: old
@@ -157,7 +155,7 @@ def literal_arguments(match: Match, names: list[str], operands: Mapping[str, lis
 
 
 def _operand_names(node: torch.fx.Node) -> list[str]:
-    """Names of the nodes that `node` is called with, in order, repetitions kept."""
+    """Names of the operand nodes of `node`, in order, repetitions kept."""
     names: list[str] = []
     torch.fx.map_arg((node.args, node.kwargs), lambda operand: names.append(operand.name))
     return names
@@ -166,8 +164,8 @@ def _operand_names(node: torch.fx.Node) -> list[str]:
 def let_views_copy(module: torch.fx.GraphModule) -> None:
     """Turn every view into a reshape, as Inductor does before it generates code.
 
-    A fused op gives back contiguous memory where the chain it replaces kept its input's strides; a view that
-    was legal before may now have to copy. That copy is real: it shows in the graph and in the profile.
+    A fused op returns contiguous memory where the chain it replaces kept its input's strides, so a view that was
+    legal before may now need a copy. That copy is real: graph and profile show it.
     """
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
         node.target = torch.ops.aten.reshape.default

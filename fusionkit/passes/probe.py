@@ -1,4 +1,4 @@
-"""A pattern put into a window of a real compile and counted there, without rewriting anything."""
+"""Counting the matches of a pattern in a window of a real compile, without rewriting anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusionkit.passes.foreign_backend import Backend, WatchedBackend, resolve_ba
 from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
-from fusionkit.passes.site_match import SiteMatch
+from fusionkit.passes.site_match import SiteMatch, count_hits
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 from fusionkit.verdict import Verdict
@@ -31,7 +31,7 @@ KIT_BACKEND = "fusionkit"
 
 @dataclass(frozen=True, slots=True)
 class ProbeCause:
-    """Why a count says nothing. `type`: stale_compile_cache, not_compiled or not_lowered."""
+    """Why a count is meaningless. `type`: stale_compile_cache, not_compiled or not_lowered."""
 
     type: str
     what: str
@@ -44,7 +44,7 @@ class ProbeCause:
 
 @dataclass(frozen=True, slots=True)
 class ProbedGraph:
-    """One graph that was looked at. `level`: where it was seen: a window's name, "aot", "pattern pass", "dynamo"."""
+    """One graph that was counted in. `level`: its origin: a window's name, "aot", "pattern pass" or "dynamo"."""
 
     index: int
     level: str
@@ -57,7 +57,7 @@ class ProbedGraph:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What the patterns would take in the graphs of one compile; `cause` where the count says nothing."""
+    """The matches of the patterns in the graphs of one compile; `cause`: why the count is meaningless, else None."""
 
     subject: str
     target: str
@@ -70,27 +70,24 @@ class ProbeReport:
     cause: ProbeCause | None
 
     def hits(self) -> dict[str, int]:
-        """Hits by pattern, 0 for one that hit nothing."""
-        counted = dict.fromkeys(self.patterns, 0)
-        for match in self.matches:
-            counted[match.pattern] += match.status == "hit"
-        return counted
+        """Number of hits by pattern, 0 for a pattern without one."""
+        return count_hits(self.patterns, self.matches)
 
     @property
     def verdict(self) -> Verdict:
-        """PASS where every pattern hits, FAIL where one does not, INCONCLUSIVE where a cause stands before that."""
+        """INCONCLUSIVE with a cause, else PASS if every pattern hits and FAIL if one does not."""
         if self.cause is not None:
             return Verdict.INCONCLUSIVE
         return Verdict.PASS if all(self.hits().values()) else Verdict.FAIL
 
     @property
     def reason(self) -> str:
-        """The count, or the cause, in words."""
+        """One line: the hits of each pattern, or the cause."""
         counted = ", ".join(f"{name} {count} hits" for name, count in self.hits().items())
-        told = f"{counted} in {len(self.graphs)} graph(s)"
+        summary = f"{counted} in {len(self.graphs)} graph(s)"
         if self.cause is None:
-            return told
-        return f"{self.cause.type}: {self.cause.what}" + (f"; in the rest: {told}" if self.graphs else "")
+            return summary
+        return f"{self.cause.type}: {self.cause.what}" + (f"; in the rest: {summary}" if self.graphs else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The probe JSON; with a cause, `hits` is null."""
@@ -129,31 +126,25 @@ def probe(
 ) -> ProbeReport:
     """Compile `subject` through `backend` and count `pattern` in the graphs, on copies.
 
-    `pattern`: a name of the kit's, or the path of a pattern file. `backend`: "fusionkit", `module:callable`, a name
-    that torch knows, or a callable (see passes.foreign_backend.WatchedBackend for what is seen of a foreign one; it
-    has the window before-freezing only). A pattern is traced with the decompositions of the graph that it is
-    tried on. Nothing is left behind: each probe wraps the backend anew.
+    `pattern`: a kit name, or the path of a pattern file. `backend`: "fusionkit", `module:callable`, a name in torch's
+    list of backends, or a callable (passes.foreign_backend.WatchedBackend says which graphs of a foreign backend are
+    visible; it has the window before-freezing only). A pattern is traced with the decompositions of the graph that
+    it is tried on. Each probe wraps the backend anew and removes the wrapper.
     Raises MisuseError for an unknown pattern, backend or window, and for what the model raises.
     """
     use_target(current_target() or "cpu")
     if window not in WINDOWS:
         raise MisuseError(f"unknown window '{window}'; use one of: {', '.join(WINDOWS)}")
     counter = _Counter(_groups(pattern))
+    probed: Backend
     if backend == KIT_BACKEND:
         listener = _Window(window, counter, decompositions)
-        freezing = window == "after-freezing"
-        own = aot_backend(listener, decompositions=decompositions, freezing=freezing)
-        compile_and_run(subject, own, train=train, dynamic=dynamic)
-        cause = None if counter.graphs else _NOT_COMPILED
+        probed = aot_backend(listener, decompositions=decompositions, freezing=window == "after-freezing")
+    elif window != "before-freezing":
+        raise MisuseError("a foreign backend is probed in window before-freezing only; leave --window away")
     else:
-        if window != "before-freezing":
-            raise MisuseError(
-                "a foreign backend is probed in window before-freezing only; leave --window away"
-            )
-        called = resolve_backend(backend) if isinstance(backend, str) else backend
-        watched = WatchedBackend(called, counter.look)
-        compile_and_run(subject, watched, train=train, dynamic=dynamic)
-        cause = _cause(watched, counter)
+        probed = WatchedBackend(resolve_backend(backend), counter.look)
+    compile_and_run(subject, probed, train=train, dynamic=dynamic)
     return ProbeReport(
         subject=subject.name,
         target=current_target() or "none",
@@ -163,7 +154,7 @@ def probe(
         patterns=counter.names,
         graphs=tuple(counter.graphs),
         matches=tuple(counter.matches),
-        cause=cause,
+        cause=_cause(probed, counter),
     )
 
 
@@ -174,13 +165,15 @@ _NOT_COMPILED = ProbeCause(
 )
 
 
-def _cause(watched: WatchedBackend, counter: _Counter) -> ProbeCause | None:
-    if not watched.received:
+def _cause(probed: Backend, counter: _Counter) -> ProbeCause | None:
+    if not isinstance(probed, WatchedBackend):
+        return None if counter.graphs else _NOT_COMPILED
+    if not probed.received:
         return _NOT_COMPILED
-    if watched.unseen:
+    if probed.unseen:
         return ProbeCause(
             "stale_compile_cache",
-            f"{watched.unseen} of {watched.received} graphs went by without being shown to the backend's compiler:"
+            f"{probed.unseen} of {probed.received} graphs went by without being shown to the backend's compiler:"
             " a compile cache served them, patterns of an earlier compile included",
             "compile once with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, or empty the cache folder",
         )
@@ -204,7 +197,7 @@ def _name_of(backend: Backend) -> str:
 
 
 class _Counter:
-    """Counts patterns in graphs, on copies. A match pass per decomposition table: patterns are traced with it."""
+    """Counts patterns in copies of graphs, with one match pass for each decomposition table."""
 
     def __init__(self, groups: Mapping[str, Sequence[PatternClass]]) -> None:
         self._groups = groups
@@ -212,14 +205,14 @@ class _Counter:
         self.names = tuple(groups)
         self.graphs: list[ProbedGraph] = []
         self.matches: list[SiteMatch] = []
-        self._pass_for({})  # a pattern that cannot be registered is told before the model is compiled
+        self._pass_for({})  # a pattern that cannot be registered raises before the model is compiled
 
     def hits(self) -> list[SiteMatch]:
-        """The matches that would be replaced."""
+        """The matches that a rewrite would replace."""
         return [match for match in self.matches if match.status == "hit"]
 
     def look(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
-        """Count in one graph, which stays as it is."""
+        """Count in a copy of one graph."""
         index = len(self.graphs)
         self.graphs.append(ProbedGraph(index, level, len(module.graph.nodes)))
         self.matches.extend(self._pass_for(table).apply(copy_graph_module(module), index))
@@ -234,7 +227,7 @@ class _Counter:
 
 
 class _Window:
-    """Listens to the kit's own backend and looks at one window."""
+    """Listens to the kit's own backend and counts in one window."""
 
     def __init__(self, window: str, counter: _Counter, decompositions: str) -> None:
         self._window = window
@@ -242,10 +235,10 @@ class _Window:
         self._table = decomposition_table(decompositions)
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
-        """Look at the graph in the window that was asked for."""
+        """Count in the graph if it has reached the wanted window."""
         del key
         if window == self._window:
             self._counter.look(window, module, self._table)
 
     def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
-        """Nothing is kept of a call."""
+        """Do nothing: a probe has no use for tensor values."""

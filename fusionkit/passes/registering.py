@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
+from fusionkit.numeric.samples import as_gains
 from fusionkit.passes.searching import require_searchable
 from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
 from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
@@ -21,7 +22,7 @@ PatternClass = type[PatternBase]
 
 
 class UnmatchableError(MisuseError):
-    """A pattern that torch's matcher cannot hold, for a reason that explanations name: `kind`."""
+    """A pattern that torch's matcher cannot represent; `kind`: the cause type of the explanation."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -36,8 +37,8 @@ def register_pattern(
 ) -> bool:
     """Register one variant; False if an equal one is registered already.
 
-    `device` is where the model runs: the example inputs are moved there (as fake tensors), since some ops
-    decompose by device. Raises MisuseError when the pattern cannot be traced.
+    `device`: the model's device. The example inputs become fake tensors on it, since some ops decompose by device.
+    Raises MisuseError when the pattern cannot be traced.
     """
     scalars = scalars_of(pattern)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -46,7 +47,7 @@ def register_pattern(
     bounded = _BoundedTrace(trace, name)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
-            require_searchable(name, pattern.pattern, _with_scalars(pattern, inputs))
+            require_searchable(name, pattern.pattern, bind_arguments(pattern, inputs, scalars))
             entry = register_replacement(
                 pattern.pattern,
                 pattern.replacement,
@@ -72,7 +73,7 @@ def register_pattern(
 
 
 def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:
-    """Let a pattern that cannot be traced at a site miss that site: torch itself lets only RuntimeError do so."""
+    """Turn any error of a retrace at a site into a miss; torch itself does so for RuntimeError only."""
     for entry in (entry for entries in into.patterns.values() for entry in entries):
         if entry.pattern is registered:
             entry.extra_check = _missing_on_errors(entry.extra_check)
@@ -95,10 +96,10 @@ def _missing_on_errors(check: Callable[[Match], Any]) -> Callable[[Match], bool]
 
 
 class _BoundedTrace:
-    """A trace function that stays within limits each time: torch traces again at every site, with its sizes.
+    """A trace function with a time limit for each call: torch traces the pattern again at every site's shapes.
 
-    Once `registered`, whatever the pattern raises becomes the RuntimeError that torch takes for a miss
-    (retrace_error); another one would leave the matcher and end the compile.
+    Once `registered`, any error of the pattern becomes a RuntimeError, which torch treats as a miss (retrace_error);
+    any other type would end the compile.
     """
 
     def __init__(self, trace: TraceFunction, name: str) -> None:
@@ -116,14 +117,28 @@ class _BoundedTrace:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
-def _with_scalars(pattern: PatternClass, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Argument -> its example tensor, or its scalar's stand-in, in order."""
-    scalars, rest = scalars_of(pattern), iter(tensors)
-    return {name: scalars[name] if name in scalars else next(rest) for name in argument_names(pattern)}
+def bind_arguments(
+    pattern: PatternClass, tensors: Iterable[Any], scalars: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Argument -> the next of `tensors`, or its stand-in in `scalars` (default: scalars()), in order."""
+    numbers, rest = scalars_of(pattern) if scalars is None else scalars, iter(tensors)
+    return {name: numbers[name] if name in numbers else next(rest) for name in argument_names(pattern)}
+
+
+def replacement_of(
+    pattern: PatternClass, names: Sequence[str], literals: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The replacement as a function of the arguments `names`, the others fixed to `literals`."""
+
+    def replacement(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(names, tensors, strict=True)) | dict(literals)
+        return pattern.replacement(*(given[name] for name in argument_names(pattern)))
+
+    return replacement
 
 
 def _why_untraceable(error: BaseException) -> str:
-    """One line for what tracing or converting a pattern raised."""
+    """One line on an error of tracing or converting a pattern."""
     if _holds_tensor(error):
         return "holds a tensor of its own (parameter_source); make it an argument of pattern and replacement"
     place = place_of(error)
@@ -140,7 +155,7 @@ def _holds_tensor(error: BaseException) -> bool:
 
 
 def _require_arguments(pattern: PatternClass, converted: str, scalars: dict[str, float]) -> None:
-    """Every argument must stand in the converted pattern, else torch's matcher raises at the first match."""
+    """Raise MisuseError unless every argument occurs in the converted pattern: torch's matcher needs them all."""
     for name in argument_names(pattern):
         if f"KeywordArg({name!r})" in converted:
             continue
@@ -169,9 +184,9 @@ def name_of(pattern: PatternClass) -> str:
 
 
 def example_inputs(pattern: PatternClass, scalars: Collection[str] | None = None) -> list[torch.Tensor]:
-    """The example tensors, one for each argument of the pattern that is none of `scalars` (default: scalars()).
+    """The example tensors, one for each argument of the pattern that is not in `scalars` (default: scalars()).
 
-    Raises MisuseError when the numbers disagree, or when pattern and replacement take different arguments.
+    Raises MisuseError when there are more or fewer, or when pattern and replacement take different arguments.
     """
     with own_code(f"pattern {name_of(pattern)}: inputs()"):
         inputs = _listed(pattern.inputs())
@@ -193,17 +208,17 @@ def example_inputs(pattern: PatternClass, scalars: Collection[str] | None = None
 
 
 def argument_names(pattern: PatternClass) -> list[str]:
-    """The names of the pattern's arguments, in order; those with a default that `scalars` lacks are left out."""
+    """The names of the pattern's arguments, in order."""
     return _parameters(pattern, "pattern")
 
 
 def _listed(given: Any) -> list[Any]:
-    """What inputs() gave, as a list; a lone tensor would be iterated over, so it is refused later on."""
+    """The result of inputs() as a list; [None], which is refused later, for a lone tensor, which would be iterated."""
     return list(given) if isinstance(given, list | tuple) else [None]
 
 
 def _parameters(pattern: PatternClass, method: str) -> list[str]:
-    """The names of a method's parameters. Raises MisuseError for what a pattern cannot have: *args, **kwargs."""
+    """The names of a method's parameters. Raises MisuseError for *args, **kwargs and self."""
     try:
         parameters = inspect.signature(getattr(pattern, method)).parameters.values()
     except (TypeError, ValueError) as error:
@@ -220,24 +235,24 @@ def _parameters(pattern: PatternClass, method: str) -> list[str]:
 
 
 def scalars_of(pattern: PatternClass) -> dict[str, float]:
-    """The pattern's scalar stand-ins; none for classes of other back ends, which have no `scalars`."""
+    """The pattern's scalar stand-ins; none for a class of another backend, which has no `scalars`."""
     method = getattr(pattern, "scalars", None)
     with own_code(f"pattern {name_of(pattern)}: scalars()"):
-        found = dict(method()) if callable(method) else {}
-    values = list(found.values())
+        scalars = dict(method()) if callable(method) else {}
+    values = list(scalars.values())
     if not all(isinstance(value, int | float) and value == value for value in values):
         raise MisuseError(
-            f"pattern {name_of(pattern)}: scalars() must map names to numbers, got {found!r:.80}"
+            f"pattern {name_of(pattern)}: scalars() must map names to numbers, got {scalars!r:.80}"
         )
     if len(set(values)) != len(values):
         raise MisuseError(f"pattern {name_of(pattern)}: scalars() gives two arguments one stand-in value")
-    return found
+    return scalars
 
 
 def activations_of(pattern: PatternClass) -> tuple[str, ...]:
-    """The arguments that a replay draws anew: as declared, else the first.
+    """The arguments that a replay draws at random: as declared, else the first.
 
-    Raises MisuseError when activations() raises or gives no sequence.
+    Raises MisuseError when activations() raises or returns no sequence.
     """
     method = getattr(pattern, "activations", None)
     with own_code(f"pattern {name_of(pattern)}: activations()"):
@@ -251,10 +266,9 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
-    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are drawn as gains of both signs,
-    away from 0 and 1.
+    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are gains of both signs, away from 0 and 1.
 
-    Integer inputs are refused: what they mean is the pattern's own matter.
+    Raises MisuseError for integer inputs, whose meaning is unknown.
     """
     generator = torch.Generator().manual_seed(seed)
     drawn = []
@@ -264,8 +278,5 @@ def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
                 f"pattern {name_of(pattern)}: inputs() of dtype {tensor.dtype} cannot be drawn at random"
             )
         values = torch.randn(tuple(tensor.shape), generator=generator)
-        if tensor.dim() == 1:
-            sign = torch.where(torch.rand(values.shape, generator=generator) < 0.5, -1.0, 1.0)
-            values = sign * (1.5 + 0.25 * values.clamp(-2, 2))
-        drawn.append(values.to(tensor.dtype))
+        drawn.append((as_gains(values, generator) if tensor.dim() == 1 else values).to(tensor.dtype))
     return drawn

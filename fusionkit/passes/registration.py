@@ -14,7 +14,7 @@ from fusionkit.store import write_text
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a code base keeps its exports, its registry and its flags, and how their lines are written."""
+    """The files of a code base with exports, registry and flags, and the form of their lines."""
 
     name: str
     exports: str
@@ -26,7 +26,7 @@ class Layout:
     flags_class: str = "FusionPatterns"
 
 
-# Source of the second row: the public MindIE-SD repository (its spelling of "compiliation" is kept).
+# Source of the second row: the public MindIE-SD repository (the misspelling "compiliation" is theirs).
 LAYOUTS: dict[str, Layout] = {
     "fusionkit": Layout(
         name="fusionkit",
@@ -64,7 +64,7 @@ class Edit:
 
     @property
     def diff(self) -> str:
-        """Unified diff; "" when the registration stands already."""
+        """Unified diff; "" if the registration exists already."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True),
             self.after.splitlines(keepends=True),
@@ -76,7 +76,7 @@ class Edit:
 
 
 def registration_edits(layout: Layout, names: FusionNames, root: Path | None = None) -> list[Edit]:
-    """The three edits, against the files below `root`, or against empty ones where there is no checkout.
+    """The three edits, of the files below `root`, or of empty files without a checkout.
 
     Raises MisuseError when a file of the checkout is missing or lacks the list, table or class to add to.
     """
@@ -94,7 +94,7 @@ def apply_edits(edits: list[Edit], root: Path) -> list[Path]:
 
 
 def layout_of(root: Path) -> Layout:
-    """Which layout a checkout has. Raises MisuseError when it has none of them."""
+    """The layout of a checkout. Raises MisuseError when it has none of them."""
     for layout in LAYOUTS.values():
         if (root / layout.exports).is_file():
             return layout
@@ -107,8 +107,7 @@ def add_export(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     if names.group in text:
         return text
     lines = text.splitlines()
-    listed = _assigned(text, "__all__", path)
-    lines[listed.end_lineno - 1 : listed.end_lineno - 1] = [f'    "{names.group}",']
+    lines.insert(_last_line(text, "__all__", path) - 1, f'    "{names.group}",')
     imports = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom | ast.Import)]
     place = max((node.end_lineno or 0 for node in imports), default=0)
     lines.insert(place, layout.import_line.format(module=names.module, group=names.group))
@@ -120,9 +119,8 @@ def add_entry(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     if f'"{names.flag}"' in text:
         return text
     lines = text.splitlines()
-    table = _assigned(text, layout.registry_variable, path)
     line = layout.registry_line.format(flag=names.flag, group=names.group)
-    lines.insert(table.end_lineno - 1, line)
+    lines.insert(_last_line(text, layout.registry_variable, path) - 1, line)
     return "\n".join(lines) + "\n"
 
 
@@ -139,16 +137,12 @@ def add_flag(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     raise MisuseError(f"{path}: no class {layout.flags_class} to add {names.flag} to")
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    end_lineno: int
-
-
-def _assigned(text: str, name: str, path: str) -> _Span:
+def _last_line(text: str, name: str, path: str) -> int:
+    """The last line (from 1) of the module-level assignment to `name`."""
     for node in ast.parse(text).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return _Span(node.end_lineno or node.lineno)
+            return node.end_lineno or node.lineno
     raise MisuseError(f"{path}: no {name} to add to")
 
 

@@ -10,7 +10,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.fusions import FUSIONS
 from fusionkit.patterns.pattern_base import PatternBase
 
-# In the order in which the fusions are tried: a longer chain stands before a shorter one that is part of it.
+# The order in which the fusions are tried: a longer chain comes before a shorter one that is part of it.
 pattern_registry: dict[str, tuple[str, str]] = {
     "enable_rms_norm": ("RmsNormPatternGroup", "fusionkit.patterns"),
     "enable_rope": ("RopePatternGroup", "fusionkit.patterns"),
@@ -38,31 +38,33 @@ def enabled_groups(flags: FusionPatterns) -> dict[str, Sequence[type[PatternBase
 
 def unreachable() -> list[str]:
     """One line for each disagreement of rows, flags, registry and exports; empty when every pattern is reachable."""
-    found = [f"flag {flag} has no registry entry" for flag in flag_names() if flag not in pattern_registry]
+    problems = [f"flag {flag} has no registry entry" for flag in flag_names() if flag not in pattern_registry]
     for flag, (group, module_name) in pattern_registry.items():
         if flag not in flag_names():
-            found.append(f"registry entry {flag} has no flag in config.FusionPatterns")
+            problems.append(f"registry entry {flag} has no flag in config.FusionPatterns")
         module = importlib.import_module(module_name)
         if group not in module.__all__ or not hasattr(module, group):
-            found.append(f"group {group} is not exported by {module_name}.__all__")
+            problems.append(f"group {group} is not exported by {module_name}.__all__")
         elif not getattr(module, group):
-            found.append(f"group {group} is empty")
+            problems.append(f"group {group} is empty")
     for row in FUSIONS:
         if row.pattern is None:
             continue
         if row.pattern.flag not in flag_names():
-            found.append(f"row {row.name} of fusions has no flag {row.pattern.flag} in config.FusionPatterns")
+            problems.append(
+                f"row {row.name} of fusions has no flag {row.pattern.flag} in config.FusionPatterns"
+            )
         if pattern_registry.get(row.pattern.flag, ("", ""))[0] != row.pattern.group:
-            found.append(
+            problems.append(
                 f"row {row.name} of fusions has the group {row.pattern.group}, its registry entry another"
             )
     rows = {row.pattern.flag for row in FUSIONS if row.pattern is not None}
-    found.extend(f"flag {flag} has no row in fusions" for flag in flag_names() if flag not in rows)
+    problems.extend(f"flag {flag} has no row in fusions" for flag in flag_names() if flag not in rows)
     exported = importlib.import_module("fusionkit.patterns").__all__
     registered = {group for group, _ in pattern_registry.values()}
-    found.extend(
+    problems.extend(
         f"group {name} is exported but not registered"
         for name in exported
         if name.endswith("Group") and name not in registered
     )
-    return found
+    return problems

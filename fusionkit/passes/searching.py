@@ -1,4 +1,4 @@
-"""Can a search function be found in a graph at all? It must give back tensors and leave its arguments alone."""
+"""Whether a search function can match at all: it must return tensors and not mutate its arguments."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fusionkit.errors import MisuseError
 from fusionkit.passes.tracing import calling_frame
 
 
-class _Mutations(TorchDispatchMode):
-    """Notes the first op that writes into one of the arguments, or into a view of one, and its line."""
+class _FirstMutation(TorchDispatchMode):
+    """Records the first op that writes into an argument or a view of one, with its source line."""
 
     def __init__(self, arguments: Mapping[str, torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._arguments = arguments
-        self.found: str | None = None
+        self.mutation: str | None = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if self.found is None and func._schema.is_mutable:
+        if self.mutation is None and func._schema.is_mutable:
             written = {
                 value.untyped_storage()._cdata
                 for value in _written(func._schema, args, kwargs or {})
@@ -35,12 +35,12 @@ class _Mutations(TorchDispatchMode):
             if hit:
                 frame = calling_frame(sys._getframe(1))
                 line = f", line {frame.f_lineno}" if frame is not None else ""
-                self.found = f"argument '{hit[0]}' in place ({func}{line})"
+                self.mutation = f"argument '{hit[0]}' in place ({func}{line})"
         return func(*args, **(kwargs or {}))
 
 
 def _written(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The values of the arguments that the schema says are written to."""
+    """The values of the arguments that the schema marks as mutated."""
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
     values = [
         given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
@@ -51,17 +51,16 @@ def _written(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> lis
 def require_searchable(name: str, search: Any, arguments: Mapping[str, Any]) -> None:
     """Run `search` once on `arguments` (fake tensors, numbers for scalars).
 
-    Raises MisuseError when it writes into an argument: the traced pattern loses the write, and a model's graph
-    has none, so that what is found is not what is meant. Likewise when it gives back anything but tensors, or
-    an argument first: a pattern without an op has no node to begin the search at (pytorch issue 149879). Errors of `search`
-    itself pass.
+    Raises MisuseError when it writes into an argument: the trace loses the write, so that the pattern would match
+    another computation. Likewise when it returns anything but tensors, or an argument as its first output: then
+    there is no node at which the search could begin (pytorch issue 149879). Errors of `search` itself propagate.
     """
     tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
-    with torch.no_grad(), _Mutations(tensors) as mutations:
+    with torch.no_grad(), _FirstMutation(tensors) as first:
         result = search(*arguments.values())
-    if mutations.found is not None:
+    if first.mutation is not None:
         raise MisuseError(
-            f"pattern {name}: pattern() changes {mutations.found}: a search function that mutates matches nothing;"
+            f"pattern {name}: pattern() changes {first.mutation}: a search function that mutates matches nothing;"
             " write it without in-place ops"
         )
     outputs = list(result) if isinstance(result, tuple | list) else [result]

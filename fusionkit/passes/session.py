@@ -1,4 +1,4 @@
-"""One compile, listened to: the graphs of each window, the matches, and on request the real inputs."""
+"""The listener of one compile: it keeps the graphs of each window, the matches, and on request the real inputs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fusionkit.passes.site_match import SiteMatch
 
 
 class CompileSession:
-    """Listens to one backend instance: applies its patterns in their window and keeps what it saw.
+    """Listens to one backend instance and applies its patterns in the configured window.
 
-    `before` and `after` hold every graph as it stood in the configured window before and after the patterns;
-    `windows` every window as it was reached. `inputs` maps a graph's index to the real tensors of its first
-    call (kept only with `keep_inputs`, in placeholder order, cloned).
+    `before` and `after`: every graph in the configured window before and after the patterns; `windows`: every graph
+    in every window, before the patterns. `inputs`: graph index -> the real tensors of its first call (only with
+    `keep_inputs`; in placeholder order, cloned).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CompileSession:
         self._pass = match_pass_for(groups, config.decompositions, device)
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
-        """Keep the graph as it stands; in the configured window, apply the patterns."""
+        """Keep a copy of the graph; in the configured window, apply the patterns."""
         seen = CapturedGraph(key, window, copy_graph_module(module))
         self.windows.append(seen)
         if window != self.config.window:

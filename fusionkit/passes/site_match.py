@@ -1,7 +1,8 @@
-"""What a pattern did at one site of one graph."""
+"""One match of a pattern at one site of a graph."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,10 @@ from typing import Any
 class SiteMatch:
     """One match of one variant. Node names are those of the graph before any pattern was applied.
 
-    `status` is "hit", "skipped" (a documented limit of the fused op forbids it here) or "refused" (the
-    replacement itself does not fit); `reason` says why for the last two. `anchor` is the
-    node that the pattern's root matched; `module` is that node's,
-    `modules` those of all matched nodes; `arguments` maps pattern arguments to node names or literals.
+    `status`: "hit", "skipped" (a documented limit of the fused op excludes this site) or "refused" (the replacement
+    does not fit here); `reason`: why, for the last two. `anchor`: the node that the pattern's root matched;
+    `module`: the module path of that node, `modules`: those of all matched nodes. `arguments`: pattern argument ->
+    node name or literal.
     """
 
     pattern: str
@@ -40,3 +41,11 @@ class SiteMatch:
             "nodes": list(self.nodes),
             "graph": self.graph_index,
         }
+
+
+def count_hits(patterns: Iterable[str], matches: Iterable[SiteMatch]) -> dict[str, int]:
+    """Number of hits by pattern, 0 for a pattern without one."""
+    counted = dict.fromkeys(patterns, 0)
+    for match in matches:
+        counted[match.pattern] += match.status == "hit"
+    return counted

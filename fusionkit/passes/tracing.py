@@ -1,11 +1,11 @@
-"""Tracing a pattern the way the model was traced: same decomposition table, functional, nothing tidied away."""
+"""Tracing a pattern as the model is traced: same decomposition table, functionalised, not simplified."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -17,18 +17,17 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_f
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
 
 
 def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
-    """A trace function for register_replacement that uses exactly `table`, also when it is empty.
+    """A trace function for register_replacement that uses exactly `table`, even an empty one.
 
-    torch's own `fwd_only` takes the table from a callable and, on some versions, an empty one becomes
-    Inductor's default: a pattern then holds prims that the model's graph does not have. Mutations are
-    functionalised, as AOT autograd does to the model. `sources`
-    keeps the line of the pattern that made each
-    node, which takes longer.
+    torch's own `fwd_only` takes the table from a callable, and on some versions an empty table becomes Inductor's
+    default: the pattern then has prims that the model's graph does not have. Mutations are functionalised, as AOT
+    autograd does for the model. `sources` records the source line of each node, which takes longer.
     """
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
@@ -46,11 +45,11 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
 
 
 def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
-    """`trace`, which traces a function once for each form of its arguments.
+    """`trace` with a cache: one trace of a function for each form of its arguments (shapes, strides, dtypes, numbers).
 
-    torch traces the function `search` and its replacement again at every site; sites of one form give the same
-    graph. That of `search` is only read, so it is given again; of any other a copy is given, with metadata of its
-    own, since its nodes go into the model's graph.
+    torch traces the search function `search` and its replacement again at every site, and sites of one form give
+    the same graph. The graph of `search` is only read, so the cached one is returned; any other is returned as a
+    copy with its own metadata, since its nodes are inserted into the model's graph.
     """
     known: dict[Any, torch.fx.GraphModule] = {}
 
@@ -60,13 +59,13 @@ def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFuncti
             return trace(fn, args, **keywords)
         if (fn, form) not in known:
             known[fn, form] = trace(fn, args, **keywords)
-        return known[fn, form] if fn is search else _again(known[fn, form], args)
+        return known[fn, form] if fn is search else _copied(known[fn, form], args)
 
     return traced
 
 
-def _again(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
-    """A copy of a traced graph, its values made anew from `args`."""
+def _copied(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
+    """A copy of a traced graph with metadata computed from `args`."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     copy = torch.fx.GraphModule(module, graph)
@@ -76,7 +75,7 @@ def _again(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphM
 
 
 class _Values(torch.fx.Interpreter):
-    """Runs a graph and keeps each node's value as its metadata, as tracing does."""
+    """Runs a graph and stores each node's value as its metadata, as tracing does."""
 
     def run_node(self, n: torch.fx.Node) -> Any:
         value = super().run_node(n)
@@ -88,7 +87,7 @@ class _Values(torch.fx.Interpreter):
 
 
 def _form(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What a trace depends on; None where a size is symbolic or an argument is of another kind."""
+    """The properties of the arguments that a trace depends on; None for symbolic sizes and unknown types."""
     form: list[Any] = []
     for arg in args:
         if isinstance(arg, torch.Tensor):
@@ -103,6 +102,20 @@ def _form(args: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(form)
 
 
+class CalledOps(TorchDispatchMode):
+    """Collects the ops that are called, in order and with repetitions, before they run."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ops: list[torch._ops.OpOverload] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.ops.append(func)
+        return func(*args, **(kwargs or {}))
+
+
 def _mutates(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
@@ -115,7 +128,7 @@ def _recording_lines() -> Iterator[None]:
 
 
 class _Lines(TorchFunctionMode):
-    """Hands the line that called each torch function on to the nodes that the call makes."""
+    """Records the calling source line of each torch function in the nodes that the call makes."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -136,7 +149,7 @@ def calling_frame(frame: FrameType | None) -> FrameType | None:
 
 @contextlib.contextmanager
 def unlogged_retraces() -> Iterator[None]:
-    """torch logs as an error each retrace that fails; a pattern meets many places that it does not fit."""
+    """Silence torch's error log of failed retraces: a retrace fails at every site whose shapes do not fit."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""A pattern file under trial: which fusion it stands for, told from the ops that its replacement calls."""
+"""The groups of a pattern file under trial; a pattern's fusion follows from the ops that its replacement calls."""
 
 from __future__ import annotations
 
@@ -8,43 +8,29 @@ from pathlib import Path
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusionkit.fusions import FUSIONS, fusion_of_op
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.registering import (
     PatternClass,
-    argument_names,
+    bind_arguments,
     example_inputs,
     fake_like,
     name_of,
-    scalars_of,
 )
-from fusionkit.passes.tracing import unlogged_retraces
+from fusionkit.passes.tracing import CalledOps, unlogged_retraces
 from fusionkit.pattern_files.naming import names_of_file
 from fusionkit.pattern_files.pattern_file import read_pattern_file
 from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.subjects.load import UserCode
 
 
-class _Ops(TorchDispatchMode):
-    """Collects the names of the ops that are called."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.names.append(func._schema.name)
-        return func(*args, **(kwargs or {}))
-
-
 def trial_groups(path: Path) -> dict[str, Sequence[PatternClass]]:
-    """The file's pattern classes, grouped by the fusion they stand for, in the file's order.
+    """The file's pattern classes, grouped by fusion, in the file's order.
 
-    A class whose replacement calls no op of the table forms a group under its own name. A file with
-    register_..._graph_entries gives one FileGroup more, under the fusion whose fused op it names, else under the
-    file's own name; it comes first, or holds the classes of that fusion as well.
+    A class whose replacement calls no op of the table `fusions` forms a group under its own name. The graph entries
+    of a file form a FileGroup under the fusion whose fused op the file's text names, else under the file's name; it
+    comes first and includes the classes of that fusion.
     """
     file = read_pattern_file(path)
     groups: dict[str, list[PatternClass]] = {}
@@ -58,7 +44,7 @@ def trial_groups(path: Path) -> dict[str, Sequence[PatternClass]]:
 
 
 def _fusion_named_in(path: Path) -> str:
-    """The one fusion whose fused op the file's text calls by name, else the file's own name."""
+    """The fusion of the fused ops that the file's text names, if it is only one, else the file's own name."""
     fusions = {op.name.partition("::")[2]: fusion_of_op(op.name) for row in FUSIONS for op in row.ops}
     tree = ast.parse(path.read_text("utf-8"))
     called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -67,12 +53,12 @@ def _fusion_named_in(path: Path) -> str:
 
 
 def fusion_of(pattern: PatternClass, path: Path) -> str:
-    """The fusion that a pattern is for. Raises MisuseError when its replacement does not run on its inputs."""
-    scalars = scalars_of(pattern)
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _Ops() as ops:
-        tensors = iter([fake_like(tensor, "cpu") for tensor in example_inputs(pattern)])
-        arguments = [scalars[name] if name in scalars else next(tensors) for name in argument_names(pattern)]
+    """The fusion of a pattern, else its own name. Raises MisuseError when its replacement fails on its inputs()."""
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), CalledOps() as called:
+        tensors = [fake_like(tensor, "cpu") for tensor in example_inputs(pattern)]
+        arguments = bind_arguments(pattern, tensors)
         what = f"{path}: replacement of {name_of(pattern)}"
         with UserCode(f"{what} does not run on its inputs():"), unlogged_retraces(), within_limits(what):
-            pattern.replacement(*arguments)
-    return next((fusion for name in ops.names if (fusion := fusion_of_op(name))), name_of(pattern))
+            pattern.replacement(*arguments.values())
+    fusions = (fusion_of_op(op._schema.name) for op in called.ops)
+    return next((fusion for fusion in fusions if fusion), name_of(pattern))

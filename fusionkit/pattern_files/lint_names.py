@@ -1,4 +1,4 @@
-"""The lint rule of names: one fusion, one name, from which file, classes, group, flag and op derive."""
+"""The lint rule `names`: file, classes, group, flag and op of a fusion derive from one name."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _DEFINES = ("custom_op", "define")
 
 
 def lint_names(text: str, stem: str) -> list[Finding]:
-    """Findings for every name of the file that does not derive from its own. `stem`: the file's name without .py.
+    """Findings for every name in the file that does not derive from the file's own name `stem` (without .py).
 
-    A variant's class may say more ({Which}{Name}Pattern, {Name}{Which}Pattern); case is not compared (RMSNorm,
-    RmsNorm).
+    A variant's class name may have a further part ({Which}{Name}Pattern, {Name}{Which}Pattern); case is ignored
+    (RMSNorm, RmsNorm).
     """
     names = names_of_file(stem)
     tree = ast.parse(text)
-    found = []
+    findings = []
     if not stem.endswith("_pattern"):
-        found.append(finding("names", 1, f"file {stem}.py is not named {names.file}"))
-    found += [*_groups(tree, names), *_classes(tree, names), *_flags(tree, names), *_ops(tree, names)]
-    return found
+        findings.append(finding("names", 1, f"file {stem}.py is not named {names.file}"))
+    findings += [*_groups(tree, names), *_classes(tree, names), *_flags(tree, names), *_ops(tree, names)]
+    return findings
 
 
 def _groups(tree: ast.Module, names: FusionNames) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def _groups(tree: ast.Module, names: FusionNames) -> Iterator[Finding]:
 
 
 def _classes(tree: ast.Module, names: FusionNames) -> Iterator[Finding]:
-    """Factory classes, and pattern classes that have a name of their own."""
+    """Factory classes, and pattern classes with a name other than Pattern or P."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.ClassDef) or node.name in ("Pattern", "P"):
             continue
@@ -71,7 +71,7 @@ def _flags(tree: ast.Module, names: FusionNames) -> Iterator[Finding]:
 
 
 def _ops(tree: ast.Module, names: FusionNames) -> Iterator[Finding]:
-    """Ops that the file itself defines; the op may leave the model's part of the fusion's name away."""
+    """Ops that the file itself defines; an op's name may omit the model's part of the fusion's name."""
     words = names.name.split("_")
     accepted = {"_".join(words[start:]) for start in range(len(words))}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What a pattern file is linted for, as a table; findings and the report."""
+"""The table of lint rules for pattern files, with findings and report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCHEMA = "fusionkit.lint/1"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `severity`: "error" (it misses, breaks or is forbidden) or "warning". `source`: who says so."""
+    """One rule. `severity`: "error" (misses, breaks, or is forbidden) or "warning". `source`: the rule's origin."""
 
     name: str
     severity: str
@@ -143,7 +143,7 @@ RULE_NAMES: dict[str, Rule] = {rule.name: rule for rule in RULES}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that breaks a rule. `line`: from 1; 0 where no line is known. `what`: this place's own words."""
+    """One place that breaks a rule. `line`: from 1; 0 if unknown. `what`: description of this place."""
 
     rule: str
     line: int
@@ -165,7 +165,7 @@ class Finding:
 def finding(
     rule: str, line: int, what: str, way_out: str | None = None, severity: str | None = None
 ) -> Finding:
-    """A finding of the rule named `rule`, its way out and severity the rule's own unless others are given."""
+    """A finding of the rule named `rule`; way out and severity default to the rule's."""
     row = RULE_NAMES[rule]
     return Finding(rule, line, what, way_out or row.way_out, severity or row.severity)
 
@@ -184,7 +184,7 @@ class LintReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found at all."""
+        """Whether there is no finding at all."""
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:

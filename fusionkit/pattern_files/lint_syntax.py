@@ -26,7 +26,7 @@ _CONFIRMED = ("confirmed", "确认")
 def lint_syntax(text: str) -> list[Finding]:
     """The findings of all rules of this module, by line. `text` must parse."""
     tree = ast.parse(text)
-    found = [
+    findings = [
         *_out_arguments(tree),
         *_without_return(tree),
         *_switches(tree),
@@ -34,7 +34,7 @@ def lint_syntax(text: str) -> list[Finding]:
         *_entry_keywords(tree),
         *unconfirmed_flags(text),
     ]
-    return sorted(found, key=lambda item: item.line)
+    return sorted(findings, key=lambda item: item.line)
 
 
 def _out_arguments(tree: ast.AST) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def _is_value(value: ast.expr | None) -> bool:
 
 
 def _own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
-    """The nodes of a function's body, without those of functions and classes inside it."""
+    """The nodes of a function's body, without those of nested functions and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -101,7 +101,7 @@ def _traversals(tree: ast.AST) -> Iterator[Finding]:
 
 
 def _walks_nodes(expression: ast.expr) -> bool:
-    """`graph.nodes`, anywhere in what is looped over: list(...), reversed(...), .find_nodes(...)."""
+    """Whether the iterable contains `graph.nodes`: list(...), reversed(...), .find_nodes(...)."""
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("nodes", "find_nodes")
         and not ast.unparse(node.value).endswith("match")
@@ -142,10 +142,10 @@ def _entry_keywords(tree: ast.AST) -> Iterator[Finding]:
 def unconfirmed_flags(text: str, only: str | None = None) -> list[Finding]:
     """Flags enable_... that a class of `text` sets to False without a comment that records the confirmation.
 
-    The comment stands on the flag's line or on the comment lines right above it. `only`: this flag alone.
+    The comment is on the flag's line or on the comment lines right above it. `only`: the one flag to check.
     """
     lines = text.splitlines()
-    found = []
+    findings = []
     for holder in ast.walk(ast.parse(text)):
         if not isinstance(holder, ast.ClassDef):
             continue
@@ -158,14 +158,16 @@ def unconfirmed_flags(text: str, only: str | None = None) -> list[Finding]:
             ]
             off = isinstance(node.value, ast.Constant) and node.value.value is False
             if flags and off and only in (None, flags[0]) and not _is_confirmed(lines, node.lineno):
-                found.append(finding("unconfirmed_default_off", node.lineno, f"{flags[0]} is off by default"))
-    return found
+                findings.append(
+                    finding("unconfirmed_default_off", node.lineno, f"{flags[0]} is off by default")
+                )
+    return findings
 
 
 def _is_confirmed(lines: list[str], line: int) -> bool:
-    said = [lines[line - 1].partition("#")[2]]
+    comments = [lines[line - 1].partition("#")[2]]
     for above in reversed(lines[: line - 1]):
         if not above.strip().startswith("#"):
             break
-        said.append(above)
-    return any(word in text.lower() for text in said for word in _CONFIRMED)
+        comments.append(above)
+    return any(word in text.lower() for text in comments for word in _CONFIRMED)

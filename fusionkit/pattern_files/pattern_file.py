@@ -28,7 +28,7 @@ _ENTRIES = re.compile(r"register_\w+_graph_entries")
 def check_pattern_file(path: Path) -> None:
     """Read and parse the file without running it.
 
-    Raises MisuseError with file and line when it is missing, unreadable or no Python.
+    Raises MisuseError with file and line if it is missing, unreadable or not Python.
     """
     try:
         text = path.read_text("utf-8")
@@ -50,10 +50,10 @@ def check_pattern_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PatternFile:
-    """What a pattern file holds: pattern classes, in the order of its groups, and registering functions.
+    """The contents of a pattern file: pattern classes, in the order of its groups, and registering functions.
 
     `entries`: the functions register_..._graph_entries(pattern_pass), in the file's order; each adds
-    hand-written GraphPatternEntry objects to a torch PatternMatcherPass. `groups`: the lists' names and classes.
+    hand-written GraphPatternEntry objects to a torch PatternMatcherPass. `groups`: list name -> classes.
     """
 
     path: Path
@@ -65,17 +65,17 @@ class PatternFile:
 def load_pattern_file(path: Path) -> list[type]:
     """Execute the file and return its pattern classes, in the order of its `...PatternGroup` lists.
 
-    Empty for a file that has graph entries only. See read_pattern_file.
+    Empty for a file with graph entries only. See read_pattern_file.
     """
     return list(read_pattern_file(path).patterns)
 
 
 def read_pattern_file(path: Path) -> PatternFile:
-    """Execute the file and return what it holds.
+    """Execute the file and return its pattern classes and registering functions.
 
-    While it is executed, `torch_npu` can be imported: the facade of the active target stands in for it; so can
-    what files of MindIE-SD's form import (see pattern_files.stand_ins). Raises MisuseError naming the file, and the
-    line where one is known; also where it does not end in time, or would end the process.
+    During execution `import torch_npu` yields the facade of the active target, and the imports of MindIE-SD's
+    pattern files resolve to stand-ins (see pattern_files.stand_ins). Raises MisuseError naming the file, and the
+    line if known, when the file fails, exceeds the time limit or tries to end the process.
     """
     check_pattern_file(path)
     names = vars(_execute(path))
@@ -105,7 +105,7 @@ def _require_pattern(item: Any, path: Path) -> None:
 
 
 def _execute(path: Path) -> ModuleType:
-    """Run the file's top level, within limits, with the names around it that its form expects."""
+    """Run the file's top level within the time limit, with the stand-ins that its imports need."""
     root = f"fusionkit_pattern_{sha256_file(path)[:12]}"
     with foreign_surroundings(path, root) as name, standing_in(current_facade()):
         importlib.import_module(name.rpartition(".")[0])  # the packages that its relative imports go up
@@ -113,7 +113,7 @@ def _execute(path: Path) -> ModuleType:
         if spec is None or spec.loader is None:
             raise MisuseError(f"{path}: not a Python file; its name must end in .py")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # inspect and dataclasses look a class's module up there
+        sys.modules[name] = module  # where inspect and dataclasses look up a class's module
         try:
             with within_limits(f"{path}: its import"):
                 spec.loader.exec_module(module)

@@ -1,7 +1,8 @@
-"""What a pattern file of MindIE-SD's own form expects around it, provided for the time of its import.
+"""Stand-ins for the packages that a MindIE-SD pattern file imports, provided during its import only.
 
-Such a file stands three packages deep (mindiesd/compilation/patterns) and imports relative to them, or from
-mindiesd itself. Stand-in modules answer; what they do not know becomes a placeholder that fails when it is used.
+Such a file is three packages deep (mindiesd/compilation/patterns) and imports relative to them, or from mindiesd
+itself. These imports resolve to stand-in modules; a name that they do not provide becomes a placeholder that
+raises on use.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Tensor = torch.Tensor
 
 
 class ForeignName:
-    """A name that the file imports and the kit has nothing for: it may be held, not used."""
+    """Placeholder for an imported name that the kit does not provide: any use of it raises."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,21 +41,21 @@ class ForeignName:
         return ForeignName(f"{self._name}.{name}")
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise MisuseError naming what was called."""
+        """Raise MisuseError naming the called name."""
         self._fail("called")
 
     def __bool__(self) -> NoReturn:
-        """Raise MisuseError: the kit cannot know."""
-        self._fail("asked for its truth")
+        """Raise MisuseError: its truth value is unknown."""
+        self._fail("used as a condition")
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> NoReturn:
-        """Raise MisuseError: it is no operand."""
+        """Raise MisuseError: it is not a tensor."""
         for value in tree_leaves((args, kwargs or {})):
             if isinstance(value, cls):
-                value._fail(f"handed to {getattr(func, '__name__', func)}")
+                value._fail(f"passed to {getattr(func, '__name__', func)}")
         raise TypeError(f"{func} got a {cls.__name__}")
 
     def _use(self, *_: Any) -> NoReturn:
@@ -64,12 +65,12 @@ class ForeignName:
     __pow__ = __rpow__ = __neg__ = __getitem__ = __iter__ = __len__ = __index__ = __int__ = __float__ = _use
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
-        """Raise MisuseError: a class cannot be derived from what is not there."""
+        """Raise MisuseError: it is not a class."""
         self._fail("subclassed")
 
     def _fail(self, how: str) -> NoReturn:
         raise MisuseError(
-            f"{self._name} is {how}, and fusionkit has nothing for it: it knows {', '.join(PROVIDED)};"
+            f"{self._name} is {how}, but fusionkit does not provide it; it provides {', '.join(PROVIDED)};"
             " write the computation out, or install the package and use target npu"
         )
 
@@ -116,11 +117,11 @@ def rotary_position_embedding(
 
 
 def register_pattern_to_pass(pattern_or_patterns: object) -> None:
-    """Nothing: the file's ...PatternGroup lists are registered by whoever loads it."""
+    """Do nothing: the loader of the file registers its ...PatternGroup lists."""
     del pattern_or_patterns
 
 
-# Names that any stand-in module gives, whichever module they are asked of.
+# Names that every stand-in module provides, whichever module they are imported from.
 PROVIDED: dict[str, Any] = {
     "PatternBase": PatternBase,
     "muls_add": muls_add,
@@ -132,7 +133,7 @@ PROVIDED: dict[str, Any] = {
 
 
 class _StandIn(ModuleType):
-    """A module (and package) that has every name: a provided one, or a placeholder."""
+    """A module (and package) with every name: a provided object, or a placeholder."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -153,7 +154,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Answers for the packages above the file, and for mindiesd; a file beside it is loaded as it stands."""
+    """Finds the packages above the file and mindiesd as stand-ins; a real file next to it is loaded as it is."""
 
     def __init__(self, root: str, folder: Path) -> None:
         self._root = root
@@ -162,7 +163,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A spec for a module of ours, None for any other."""
+        """A spec for a stand-in or a neighbouring file, None for any other module."""
         del path, target
         if not f"{fullname}.".startswith((f"{self._root}.", "mindiesd.")):
             return None
@@ -178,10 +179,10 @@ _DEPTH = "compilation.patterns"
 
 @contextmanager
 def foreign_surroundings(path: Path, root: str) -> Iterator[str]:
-    """Gives the name to import the file under; inside, relative imports and `import mindiesd` are answered.
+    """Yields the module name to import the file under; in the block its imports of mindiesd resolve to stand-ins.
 
-    `root`: a name that no module has. On target npu an installed mindiesd is used itself. Afterwards sys.modules
-    and sys.meta_path are as before; the file keeps what it imported.
+    `root`: an unused module name. On target npu an installed mindiesd is used instead. Afterwards sys.modules
+    and sys.meta_path are restored; the file keeps the objects that it imported.
     """
     before = {name: module for name, module in sys.modules.items() if _is_mindiesd(name)}
     real = current_target() == "npu" and importlib.util.find_spec("mindiesd") is not None

@@ -1,4 +1,4 @@
-"""Running a pattern file's own code: it may loop without end, or try to end the process."""
+"""Limits on a pattern file's own code, which may loop forever or try to end the process."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from fusionkit.errors import MisuseError
 from fusionkit.subjects.load import UserCode
 from fusionkit.subjects.source_paths import is_installed
 
-# What one step of one pattern (import, inputs, one trace) may take, in seconds.
+# Time limit of one step of one pattern (import, inputs, one trace), in seconds.
 TIME_LIMIT_S = 30.0
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 
 
 class TimeLimitError(MisuseError):
-    """A user's code did not end in time, so that it is not worth another try."""
+    """User code exceeded its time limit; it is not tried again."""
 
 
 class _TimeIsUpError(BaseException):
-    """Interrupts a user's code; no Exception, so that an `except Exception` in it does not swallow it."""
+    """Interrupts user code; a BaseException, so that its `except Exception` does not swallow it."""
 
 
 class _ProcessExitError(BaseException):
-    """Takes the place of os._exit."""
+    """Raised instead of os._exit."""
 
 
 @contextmanager
 def within_limits(what: str, seconds: float | None = None) -> Iterator[None]:
-    """A block that runs a user's code; it may neither last longer than `seconds` (default TIME_LIMIT_S) nor
-    end the process.
+    """Run user code in the block for at most `seconds` (default TIME_LIMIT_S), without letting it end the process.
 
-    Both become one MisuseError that begins with `what` and ends with the line where the code was. Other errors
-    pass (see subjects.load.UserCode). In the main thread a timer signal interrupts the block, in another thread
-    an exception that is set from outside; where a loop swallows it, it is set again every second. Either acts
-    between two steps of the Python interpreter: one call into C that does not come back is not interrupted,
-    nor is a process that a signal or a crash ends. Blocks may be nested; the outer timer goes on.
+    Either violation becomes one MisuseError that begins with `what` and ends with the code's current line. Other
+    errors propagate (see subjects.load.UserCode). In the main thread a timer signal interrupts the block; in
+    another thread an asynchronous exception does, set again every second in case a loop swallows it. Both act
+    between two bytecodes only: a C call that does not return is not interrupted, and a signal or a crash still
+    ends the process. Blocks may be nested; the outer timer goes on.
     """
     limit = TIME_LIMIT_S if seconds is None else seconds
     try:
@@ -61,13 +60,13 @@ def within_limits(what: str, seconds: float | None = None) -> Iterator[None]:
 
 @contextmanager
 def own_code(what: str, seconds: float | None = None) -> Iterator[None]:
-    """`within_limits`, and whatever else the code raises (sys.exit included) as one MisuseError: `what` raised ..."""
+    """`within_limits`, with any other error of the code (sys.exit included) as one MisuseError: `what` raised ..."""
     with UserCode(f"{what} raised"), within_limits(what, seconds):
         yield
 
 
 def place_of(error: BaseException) -> str:
-    """Where the user's own code was when the error left it: " (at file:line)", or "" where it had no part."""
+    """The innermost frame of user code in the error's traceback: " (at file:line)", or "" if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_installed(f.filename) and not f.filename.startswith(("<", _PACKAGE))]
     return f" (at {own[-1].filename}:{own[-1].lineno})" if own else ""
@@ -75,7 +74,7 @@ def place_of(error: BaseException) -> str:
 
 @contextmanager
 def _without_exit() -> Iterator[None]:
-    """os._exit raises, for the time of the block; in a forked process it does what it always does."""
+    """os._exit raises within the block; in a forked process it still exits."""
     process = os.getpid()
 
     def refuse(status: int = 0) -> None:
@@ -99,7 +98,7 @@ def _interrupted_after(seconds: float) -> AbstractContextManager[None]:
 
 @contextmanager
 def _signalled(seconds: float) -> Iterator[None]:
-    """SIGALRM in the main thread; a handler and timer that were set before go on afterwards."""
+    """Interrupt by SIGALRM in the main thread; an earlier handler and timer are restored afterwards."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise _TimeIsUpError
@@ -122,7 +121,7 @@ def _restore_timer(handler: Any, before: float, interval: float, started: float)
 
 @contextmanager
 def _raised_from_outside(seconds: float) -> Iterator[None]:
-    """A watching thread that sets the exception in this one, again each second until the block is left."""
+    """Interrupt from a watchdog thread, which sets the exception in this thread every second until the block ends."""
     left = threading.Event()
     lock = threading.Lock()
     thread = ctypes.c_ulong(threading.get_ident())

@@ -1,4 +1,4 @@
-"""The two-layer test file of a fusion: kernel layer (numbers) and pattern layer (was it matched)."""
+"""The two-layer test file of a fusion: kernel layer (numbers) and pattern layer (match)."""
 
 from __future__ import annotations
 

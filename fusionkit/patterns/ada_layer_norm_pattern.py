@@ -86,7 +86,7 @@ class AdaLayerNormContinuousPattern:
 
 
 class AdaLayerNormBroadcastPattern:
-    """norm(x) * (1 + scale) + shift: FLUX.2's norm2; scale and shift have their place for the sequence already."""
+    """norm(x) * (1 + scale) + shift: FLUX.2's norm2; scale and shift already have a sequence dim."""
 
     @staticmethod
     def create(dtype: torch.dtype) -> type[PatternBase]:
@@ -124,7 +124,7 @@ class AdaLayerNormBroadcastPattern:
 
 
 class AdaLayerNormScaleFirstPattern:
-    """(1 + scale) * norm(x) + shift: FLUX.2's other norms, by such a scale and shift."""
+    """(1 + scale) * norm(x) + shift: FLUX.2's other norms; scale and shift already have a sequence dim."""
 
     @staticmethod
     def create(dtype: torch.dtype) -> type[PatternBase]:

@@ -1,4 +1,4 @@
-"""PatternBase: what every pattern file subclasses, in the form that travels between compile back ends."""
+"""PatternBase: the base class of every pattern, in a form that several compile backends accept."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 class PatternBase:
     """One variant of a fusion, as four static methods; usually made by a `create(dtype, ...)` factory.
 
-    `pattern` is traced, its graph searched for, and each match replaced by the trace of `replacement`; both
-    take the same arguments. `inputs` gives example tensors (device meta) for the arguments without a default.
-    An argument with a default is a number that is read from the graph: `scalars` gives each one a value that
-    stands nowhere else in the trace, by which the tracer recognises it. `activations` names the arguments that
-    a numeric replay draws anew; the others (weights, tables) keep the values of the site.
+    The trace of `pattern` is searched for, and each match is replaced by the trace of `replacement`; both take
+    the same arguments. `inputs` returns example tensors (device meta) for the arguments without a default.
+    An argument with a default is a number that is read from the graph: `scalars` gives each one a stand-in value
+    that occurs nowhere else in the trace, by which the tracer recognises it. `activations` names the arguments
+    that a numeric replay draws at random; the others (weights, tables) keep the site's values.
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
 """RMSNorm -> npu_rms_norm: the decomposed torch.nn.RMSNorm and the hand-written forms of the model libraries.
 
-The op computes in float32 and rounds once, at the end, whatever the form rounds in between.
+The op computes in float32 and rounds once, at the end; the written forms may round in between.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class GainLastRmsNormPattern:
 
 
 class CastLastRmsNormPattern:
-    """The norm of transformers' gpt-oss: the gain, on the left, is applied in float32, then the cast back."""
+    """The norm of transformers' gpt-oss: gain on the left, multiplied in float32, then the cast back."""
 
     @staticmethod
     def create(dtype: torch.dtype) -> type[PatternBase]:

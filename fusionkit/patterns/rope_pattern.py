@@ -1,7 +1,7 @@
 """Rotary position embedding -> npu_rotary_mul: the interleaved and the half forms of the model libraries.
 
-The op turns what it is given whole, by tables as wide as it: a model that turns a part of each head slices
-that part out itself, and a table for one half is given to the op twice.
+The op rotates its whole last dim, by tables of the same width. A model that rotates a part of each head slices
+that part out itself; a table of half the width is concatenated with itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SwiGLU -> npu_swiglu, which activates the FIRST half of what it is given, and multiplies it by the second.
+"""SwiGLU -> npu_swiglu, which activates the FIRST half of its input and multiplies it by the second half.
 
-With two linears, silu(x @ gate.T) * (x @ up.T), both weights become one; with one linear there is nothing to do
-but where the gate is its second half.
+Two linears, silu(x @ gate.T) * (x @ up.T), become one with the concatenated weight; one linear stays as it is, but
+the halves of its weight change places where the gate is the second half.
 """
 
 from __future__ import annotations

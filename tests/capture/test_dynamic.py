@@ -185,8 +185,8 @@ class TestMarks:
 
 def test_a_line_that_no_node_stands_on_is_told_as_it_is() -> None:
     dim = DynamicDim("x", 1, 5, None, "f(x)  # model.py:3 in forward (torch/x.py:1 in g)")
-    assert dim.told([]) == "x dim 1 is specialised to 5 at model.py:3: f(x)"
-    assert DynamicDim("x", 1, 5, None, "f(x)").told([]).endswith("at an unknown line: f(x)")
+    assert dim.describe([]) == "x dim 1 is specialised to 5 at model.py:3: f(x)"
+    assert DynamicDim("x", 1, 5, None, "f(x)").describe([]).endswith("at an unknown line: f(x)")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fusionkit.capture.capsule import write_capsule
-from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, device_name, hold_composites, npu_device
+from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, device_name, keep_composites, npu_device
 from fusionkit.capture.reading import read_capsule
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target, use_target
@@ -88,7 +88,7 @@ def test_a_composite_op_that_the_device_left_whole_is_traced_whole_on_its_slot_o
         return F.linear(x[..., :4], x[0])
 
     slot = npu_device("npu")
-    hold_composites(
+    keep_composites(
         [torch.ops.aten.matmul.default, torch.ops.aten.mul.Tensor, "x", torch.ops.aten.matmul.default]
     )
     assert "aten.matmul.default" in traced(linear, slot)

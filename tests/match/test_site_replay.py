@@ -6,7 +6,7 @@ from shared_models import compiled, counts_of, table_subject
 
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.site_replay import replay_hits, replay_match, site_values
-from fusionkit.match.whole_model import compare_model, compile_twin, visible_scale
+from fusionkit.match.whole_model import compare_model, visible_scale
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.patterns.rms_norm_pattern import RmsNormPattern
 from fusionkit.subjects.load import load_subject
@@ -54,12 +54,7 @@ def test_a_defect_is_refused_at_every_site(defect, seed):
 
 @pytest.mark.parametrize("name", ["flux", "llama"])
 def test_the_whole_model_passes_in_float32(name):
-    from fusionkit.subjects.load import load_subject
-
-    twin = compile_twin(
-        table_subject(name), lambda dtype: load_subject(name, dtype=dtype), compiled(name).config
-    )
-    result = compare_model(twin)
+    result = compare_model(compile_subject(load_subject(name, dtype="float32"), compiled(name).config))
     assert result.dtype == "float32"
     assert result.verdict is Verdict.PASS, result.reason
 

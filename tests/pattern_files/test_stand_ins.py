@@ -173,7 +173,7 @@ class TestForeignName:
         name = ForeignName("mindiesd").layers
         with pytest.raises(MisuseError, match=r"^mindiesd\.layers\.x is called"):
             name.x(1)
-        with pytest.raises(MisuseError, match=r"^mindiesd\.layers is asked for its truth"):
+        with pytest.raises(MisuseError, match=r"^mindiesd\.layers is used as a condition"):
             bool(name)
         with pytest.raises(MisuseError, match=r"^mindiesd\.layers is subclassed"):
             types.new_class("X", (name,))

@@ -1,1 +1,1 @@
-"""Why a pattern misses: the alignment of pattern and graph, and what torch's matcher and further runs say."""
+"""Why a pattern misses: the alignment of pattern and graph, the answer of torch's matcher, and trial runs."""

@@ -1,8 +1,7 @@
-"""Tolerant alignment: the cheapest way to lay a pattern's graph over the model's graph at one place.
+"""Tolerant alignment: the cheapest mapping of a pattern's graph to the model's graph at one site.
 
-torch's matcher stops at the first difference. This search goes on past it and so finds every difference of a
-site. It never decides whether a pattern matches: torch's matcher does; this only says how the two graphs differ
-where it said no.
+torch's matcher stops at the first difference; this search continues and finds every difference of a site. Whether
+a pattern matches is decided by torch's matcher alone; the alignment says how the two graphs differ at a miss.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ _MOST_STATES = 2000
 
 @dataclass(slots=True)
 class Alignment:
-    """Which pattern node stands for which graph node, what each argument is bound to, and the deviations.
+    """`pairs`: pattern node -> graph node; `bindings`: pattern argument -> graph node or literal; `steps`: deviations.
 
-    `bindings` holds a literal where a pattern's argument meets one. `roots`: each output of the pattern with the
-    graph node that it was laid over. `cost` is for comparing alignments only.
+    `roots`: each output of the pattern with its graph node. `cost`: for comparing alignments only.
     """
 
     cost: float
@@ -40,7 +38,7 @@ class Alignment:
 
     @property
     def graph_nodes(self) -> tuple[Node, ...]:
-        """Every graph node that takes part, in the pattern's order, then those that only the graph has."""
+        """Every graph node of the alignment, in the pattern's order, then those that only the graph has."""
         own = [step.g for step in self.steps if step.kind == "graph_only" and step.g is not None]
         own += [node for step in self.steps for node in step.members if step.p not in step.members]
         return tuple(dict.fromkeys([*self.pairs.values(), *own]))
@@ -56,7 +54,7 @@ class _State:
 
 
 class Aligner:
-    """Aligns one pattern's graph with places of one model's graph; what it reads is kept between calls."""
+    """Aligns one pattern's graph with sites of one model's graph; calls and bounds are cached between calls."""
 
     def __init__(self, pattern: torch.fx.Graph, graph: Calls, stand_ins: Sequence[float] = ()) -> None:
         self.outputs = outputs_of(pattern)
@@ -71,42 +69,42 @@ class Aligner:
 
     @property
     def height(self) -> int:
-        """The most steps from any node to an output of the pattern."""
+        """The longest path, in steps, from any node to an output of the pattern."""
         return max(self._heights.values())
 
     def height_of(self, packet: str) -> int:
-        """The most steps from a call of `packet` to an output; those of any node where there is no such call."""
-        found = [h for node, h in self._heights.items() if self._calls[node].packet == packet]
-        return max(found, default=self.height)
+        """The longest path from a call of `packet` to an output; `height` if the pattern has no such call."""
+        heights = [h for node, h in self._heights.items() if self._calls[node].packet == packet]
+        return max(heights, default=self.height)
 
     def bound(self, root: Node, budget: float = math.inf) -> float:
-        """A lower bound of the cost at which the first output is laid over `root`; `budget` if it is no less."""
+        """A lower bound of the cost of an alignment with the first output at `root`; at most `budget`."""
         return self._moves.bound(self.outputs[0], root, 0, budget)
 
     def align(self, root: Node, limit: float = math.inf) -> Alignment | None:
         """The cheapest alignment with the pattern's first output at `root`; None if it costs `limit` or more."""
-        found = self._search(_State(0.0, ((self.outputs[0], root, 0),), {}, {}, ()), limit)
+        state = self._search(_State(0.0, ((self.outputs[0], root, 0),), {}, {}, ()), limit)
         roots = [(self.outputs[0], root)]
         for output in self.outputs[1:]:
-            if found is None:
+            if state is None:
                 return None
-            place = self._place_of(output, found)
+            place = self._place_of(output, state)
             if place is None:
                 continue
             roots.append((output, place))
-            found = self._search(
-                _State(found.cost, ((output, place, 0),), found.pairs, found.bindings, found.steps), limit
+            state = self._search(
+                _State(state.cost, ((output, place, 0),), state.pairs, state.bindings, state.steps), limit
             )
-        if found is None:
+        if state is None:
             return None
-        steps = tuple(dict.fromkeys(found.steps))
-        return Alignment(found.cost, tuple(roots), dict(found.pairs), dict(found.bindings), steps)
+        steps = tuple(dict.fromkeys(state.steps))
+        return Alignment(state.cost, tuple(roots), dict(state.pairs), dict(state.bindings), steps)
 
-    def _place_of(self, output: Node, found: _State) -> Node | None:
-        """Where a further output is looked for: a user of what its operands stand for."""
-        if output in found.pairs:
-            return found.pairs[output]
-        below = [found.pairs.get(node) or found.bindings.get(node) for _, node in self._calls[output].nodes]
+    def _place_of(self, output: Node, state: _State) -> Node | None:
+        """The graph node for a further output: the user of its operands' partners with the lowest bound."""
+        if output in state.pairs:
+            return state.pairs[output]
+        below = [state.pairs.get(node) or state.bindings.get(node) for _, node in self._calls[output].nodes]
         users = [
             user
             for node in below
@@ -132,7 +130,7 @@ class Aligner:
         return self._greedy(heapq.heappop(queue)[-1], limit) if queue else None
 
     def _greedy(self, state: _State, limit: float) -> _State | None:
-        """Finish a state by its cheapest follower each time: for patterns that differ too much to search all."""
+        """Complete a state by its cheapest follower at each step: for patterns too different for a full search."""
         while state.open:
             followers = self._followers(state)
             if not followers:
@@ -173,7 +171,7 @@ class Aligner:
     def _bind(
         self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
     ) -> list[_State]:
-        """An argument takes whatever stands there; where it stands twice, both must be one node."""
+        """Bind a pattern argument to `g`; an argument used twice must have the same node both times."""
         known = state.bindings.get(p)
         if known is g:
             return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
@@ -189,19 +187,19 @@ class Aligner:
     def _clash(
         self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
     ) -> list[_State]:
-        """The pattern uses one node twice, and the graph has another one at the second place."""
+        """Followers where the pattern uses one node twice and the graph has another node at the second use."""
         cost = state.cost + (SHARED if twins(state.pairs[p], g) else STRANGE)
-        found = [_State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))]
+        followers = [_State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))]
         for move in (
             *self._moves.pass_graph(p, g, passed),
             *self._moves.pass_pattern(p, g, self._graph[g]),
         ):
-            found.append(self._after(state, move, rest))
-        return found
+            followers.append(self._after(state, move, rest))
+        return followers
 
 
 def _is_odd(p: Node, g: Node) -> bool:
-    """Whether an argument that was a vector in the example, such as a gain, meets a tensor of more dims, or the reverse."""
+    """Whether exactly one of example argument and graph node is a vector (such as a gain) or scalar."""
     ours, theirs = p.meta.get("val"), g.meta.get("val")
     if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
         return False
@@ -209,9 +207,8 @@ def _is_odd(p: Node, g: Node) -> bool:
 
 
 def outputs_of(graph: torch.fx.Graph) -> tuple[Node, ...]:
-    """The nodes that a pattern's trace gives back."""
-    end = next(node for node in reversed(list(graph.nodes)) if node.op == "output")
-    return tuple(end.all_input_nodes)
+    """The nodes that a pattern's trace returns."""
+    return tuple(graph.output_node().all_input_nodes)
 
 
 def twins(one: Node, other: Node) -> bool:

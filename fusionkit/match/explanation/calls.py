@@ -1,4 +1,4 @@
-"""What the alignment reads of a node: op packet, tensor operands and literals by their schema names."""
+"""Nodes as the alignment reads them: op packet, node operands and literals by their schema names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusionkit.match.ops import CASTS, operands, packet
 
 
 class _Anything:
-    """What a hand-written tree ignores."""
+    """The place of an Ignored() in a hand-written entry's tree: it matches any value."""
 
     def __repr__(self) -> str:
         return "anything"
@@ -23,7 +23,7 @@ ANYTHING = _Anything()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node, read once. `nodes`: operands that are nodes, by label; `literals`: the others."""
+    """One node. `nodes`: its node operands with their labels; `literals`: its other arguments by label."""
 
     packet: str
     is_call: bool
@@ -33,7 +33,7 @@ class Call:
 
 
 class Calls:
-    """Reads each node once; `stand_ins` are literals that the matcher takes for arguments of the pattern."""
+    """Reads each node once; `stand_ins`: literals of the pattern's trace that stand for its scalar arguments."""
 
     def __init__(self, stand_ins: tuple[float, ...] = ()) -> None:
         self._known: dict[torch.fx.Node, Call] = {}
@@ -57,5 +57,5 @@ class Calls:
         )
 
     def stands_in(self, value: Any) -> bool:
-        """Whether a literal of the pattern matches anything: it stands for an argument."""
+        """Whether a literal of the pattern matches any value, as a scalar argument's stand-in or an Ignored()."""
         return value is ANYTHING or (type(value) in (int, float) and value in self._stand_ins)

@@ -1,4 +1,4 @@
-"""Causes of a miss as results: the literal table of types with their fixes, and the Cause record."""
+"""Causes of a miss: the literal table of types with their fixes, and the Cause record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusionkit.capture.sources import source_line
 from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.ops import packet
 
-# Type -> what to do about it, in the words of the pattern's author. The seven classical types first.
+# Type -> fix, addressed to the pattern's author. The seven classical types first.
 FIXES: dict[str, str] = {
     "decomposition": "write the pattern with the ops that stand in the graph, traced with the model's decomposition table",
     "argument_order": "swap the operands in the pattern; the matcher does not know that the op commutes",
@@ -61,7 +61,7 @@ class Cause:
 
 
 def cause_of(difference: Difference, edit: str | None = None) -> Cause:
-    """A difference of the alignment, told with sources, fix and edit."""
+    """A difference of the alignment as a cause, with sources, fix and edit."""
     return Cause(
         type=difference.type,
         pattern_node=_name(difference.pattern_node),
@@ -75,7 +75,7 @@ def cause_of(difference: Difference, edit: str | None = None) -> Cause:
     )
 
 
-# Ops whose operands may change places without another result.
+# Ops whose operands commute.
 _COMMUTATIVE = (
     "aten.add",
     "aten.mul",
@@ -101,7 +101,7 @@ def _fix_of(difference: Difference) -> str:
 def plain_cause(
     kind: str, *, graph_node: str = "", pattern_node: str = "", expected: str, actual: str
 ) -> Cause:
-    """A cause that no alignment shows, such as a flag or an earlier pattern."""
+    """A cause without an alignment, such as a flag or an earlier pattern."""
     return Cause(kind, pattern_node, graph_node, expected, actual, "", "", FIXES[kind])
 
 

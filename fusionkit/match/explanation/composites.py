@@ -1,4 +1,4 @@
-"""Which op is made of which: the answer comes from torch's own decompositions of the installed version."""
+"""Which op decomposes into which others, by the decompositions of the installed torch."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch.utils._pytree import tree_map
 
 from fusionkit.match.ops import CASTS, packet
 
-# What a decomposition may raise on inputs that it does not take.
+# Errors of a decomposition on unsupported inputs.
 _TRACE_ERRORS = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError)
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A decomposition laid over the nodes that are its parts: operand number of the whole -> node, and the parts."""
+    """An op's decomposition aligned with nodes. `operands`: operand number -> node; `members`: nodes of the parts."""
 
     operands: Mapping[int, torch.fx.Node]
     members: tuple[torch.fx.Node, ...]
 
 
 def is_made_of(whole: Sequence[torch.fx.Node], parts: Sequence[torch.fx.Node]) -> bool:
-    """Whether one op of `whole` is, by one of torch's decompositions, what `parts` hold (casts aside)."""
+    """Whether the only op of `whole` decomposes into the ops of `parts` (casts aside)."""
     wanted = {packet(node) for node in parts if packet(node) not in CASTS}
     calls = [node for node in whole if packet(node) not in CASTS]
     if len(calls) != 1 or not wanted or wanted == {packet(calls[0])}:
@@ -40,13 +40,13 @@ def is_made_of(whole: Sequence[torch.fx.Node], parts: Sequence[torch.fx.Node]) -
 
 
 def is_same_in_prims(one: torch.fx.Node, other: torch.fx.Node) -> bool:
-    """Whether one op is the other, said in prims."""
+    """Whether one op is the prims form of the other."""
     names = packet(one), packet(other)
     return names[0] != names[1] and _name(one) == _name(other)
 
 
 def wholes_of(parts: Sequence[torch.fx.Node], graph: Sequence[torch.fx.Node]) -> list[str]:
-    """Ops of `graph` that one of torch's decompositions would turn into ops that `parts` has and `graph` has not."""
+    """Ops of `graph` that decompose into an op which `parts` has and `graph` lacks."""
     there = {_name(node): node for node in reversed(graph)}
     lacking = {_name(node) for node in parts} - set(there)
     if not lacking:
@@ -59,18 +59,18 @@ def wholes_of(parts: Sequence[torch.fx.Node], graph: Sequence[torch.fx.Node]) ->
 
 
 def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:
-    """The parts of `whole`, found with their last one at `end`; None if no decomposition stands there."""
+    """A decomposition of `whole` aligned with the graph so that its last op is `end`; None if none fits."""
     for graph in parts_of(whole):
-        root = next(iter(next(iter(reversed(graph.nodes))).all_input_nodes), None)
+        root = next(iter(graph.output_node().all_input_nodes), None)
         if root is None or root.op != "call_function":
             continue
         for over_casts in (False, True):
-            found: dict[torch.fx.Node, torch.fx.Node] = {}
+            partners: dict[torch.fx.Node, torch.fx.Node] = {}
             passed: list[torch.fx.Node] = []
-            if _lay(root, end, found, passed if over_casts else None):
-                places = [node for node in graph.nodes if node.op == "placeholder"]
-                operands = {index: found[place] for index, place in enumerate(places) if place in found}
-                parts = (node for part, node in found.items() if part.op == "call_function")
+            if _lay(root, end, partners, passed if over_casts else None):
+                places = graph.find_nodes(op="placeholder")
+                operands = {index: partners[place] for index, place in enumerate(places) if place in partners}
+                parts = (node for part, node in partners.items() if part.op == "call_function")
                 return Laid(operands, (*parts, *dict.fromkeys(passed)))
     return None
 
@@ -78,26 +78,26 @@ def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:
 def _lay(
     part: torch.fx.Node,
     node: torch.fx.Node,
-    found: dict[torch.fx.Node, torch.fx.Node],
+    partners: dict[torch.fx.Node, torch.fx.Node],
     passed: list[torch.fx.Node] | None,
 ) -> bool:
-    """Lay one part and what is below it; with `passed`, over casts that the decomposition has not at these dtypes."""
+    """Align `part` and its operands with `node`; with `passed`, skip and collect casts that the decomposition lacks."""
     while passed is not None and _name(node) == "cast" and _name(part) != "cast":
         passed.append(node)
         node = node.all_input_nodes[0]
-    if part in found or part.op == "placeholder":
-        return found.setdefault(part, node) is node
+    if part in partners or part.op == "placeholder":
+        return partners.setdefault(part, node) is node
     if node.op != "call_function" or _name(part) != _name(node):
         return False
-    found[part] = node
+    partners[part] = node
     inputs = part.all_input_nodes, node.all_input_nodes
     return len(inputs[0]) == len(inputs[1]) and all(
-        _lay(a, b, found, passed) for a, b in zip(*inputs, strict=True)
+        _lay(a, b, partners, passed) for a, b in zip(*inputs, strict=True)
     )
 
 
 def parts_of(node: torch.fx.Node) -> tuple[torch.fx.Graph, ...]:
-    """Each decomposition that torch has of the node's call, as a graph; none for most ops."""
+    """Each of torch's decompositions of the node's call, as a graph; none for most ops."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return ()
     key = (str(node.target), _literals(node), tuple(_form(operand) for operand in node.all_input_nodes))
@@ -109,7 +109,7 @@ def parts_of(node: torch.fx.Node) -> tuple[torch.fx.Graph, ...]:
 
 @functools.cache
 def _known() -> dict[Any, tuple[torch.fx.Graph, ...]]:
-    """Call -> what it is made of: torch's decompositions do not change while a process runs."""
+    """Cache: call -> its decompositions, which do not change while a process runs."""
     return {}
 
 
@@ -123,15 +123,15 @@ def _form(node: torch.fx.Node) -> tuple[Any, ...]:
 
 
 def _tables(target: torch._ops.OpOverload) -> list[dict[Any, Callable[..., Any]]]:
-    """One table for each decomposition of one op alone; the empty one for ops that the dispatcher takes apart."""
+    """One table for each decomposition of the op; the empty one for ops that the dispatcher decomposes."""
     from torch._decomp import decomposition_table, get_decompositions
     from torch._inductor.decomposition import select_decomp_table
 
-    found: list[dict[Any, Callable[..., Any]]] = [{}]
+    tables: list[dict[Any, Callable[..., Any]]] = [{}]
     for table in (select_decomp_table(), decomposition_table, get_decompositions([target])):
-        if target in table and table[target] not in [next(iter(known.values())) for known in found[1:]]:
-            found.append({target: table[target]})
-    return found
+        if target in table and table[target] not in [next(iter(known.values())) for known in tables[1:]]:
+            tables.append({target: table[target]})
+    return tables
 
 
 def _decomposed(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> torch.fx.Graph | None:
@@ -140,7 +140,7 @@ def _decomposed(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> to
     if not all(_traceable(operand.meta.get("val")) for operand in operands):
         return None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        tensors = [_again(operand.meta["val"]) for operand in operands]
+        tensors = [_fresh(operand.meta["val"]) for operand in operands]
         place = {operand: index for index, operand in enumerate(operands)}
 
         def call(*given: Any) -> Any:
@@ -165,12 +165,12 @@ def _traceable(value: Any) -> bool:
 
 
 def _name(node: torch.fx.Node) -> str:
-    """The op packet; prims told as aten, every cast as one."""
+    """The op packet, prims spelled as aten, and one name for all casts."""
     name = packet(node)
     return "cast" if name in CASTS else name.replace("prims.", "aten.")
 
 
-def _again(value: Any) -> Any:
+def _fresh(value: Any) -> Any:
     return tree_map(
         lambda item: torch.empty(_sizes(item), dtype=item.dtype) if isinstance(item, torch.Tensor) else item,
         value,

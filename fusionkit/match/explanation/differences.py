@@ -1,13 +1,10 @@
-"""From an alignment to differences with their types, in the order in which torch's matcher would meet them."""
+"""The differences of an alignment with their types, in the order in which torch's matcher would reach them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-import torch.fx
 
 from fusionkit.match.explanation.align import Alignment, twins
 from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims
@@ -17,7 +14,7 @@ from fusionkit.match.ops import describe, is_cast, operands, packet
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place where pattern and graph differ; `pattern_node` or `graph_node` is None where a side has none."""
+    """One difference between pattern and graph; `pattern_node` or `graph_node` is None if that side has no node."""
 
     type: str
     pattern_node: Node | None
@@ -29,10 +26,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What deciding a type needs besides the alignment.
+    """Facts besides the alignment that decide a difference's type.
 
-    `present`: op packets of the whole graph. `stands_in`: whether a literal of the pattern matches anything.
-    `outputs`: what the pattern gives back.
+    `present`: op packets of the whole graph. `stands_in`: whether a literal of the pattern matches any value.
+    `outputs`: the pattern's output nodes.
     """
 
     present: frozenset[str]
@@ -41,24 +38,24 @@ class Surroundings:
 
 
 def structural_differences(alignment: Alignment, around: Surroundings) -> list[Difference]:
-    """Every difference of structure: other ops, nodes of one side, order, overload, keywords, users."""
-    found: list[Difference] = []
+    """Every structural difference: other ops, one-sided nodes, operand order, overload, keywords, users."""
+    differences: list[Difference] = []
     steps = list(alignment.steps)
     while steps:
-        group = _taken_together(steps[0], steps)
+        group = _steps_with(steps[0], steps)
         steps = [step for step in steps if step not in group]
-        found.extend(_of_group(group, alignment, around))
+        differences.extend(_of_group(group, alignment, around))
     for p, g in alignment.pairs.items():
         if p.target != g.target and packet(p) == packet(g):
-            found.append(Difference("overload", p, g, str(p.target), str(g.target)))
+            differences.append(Difference("overload", p, g, str(p.target), str(g.target)))
         if packet(p) == packet(g):
-            found.extend(_call_structure(p, g, around.stands_in))
-    found.extend(_user_differences(alignment, found, around))
-    return _in_order(list(dict.fromkeys(found)), alignment)
+            differences.extend(_call_structure(p, g, around.stands_in))
+    differences.extend(_user_differences(alignment, differences, around))
+    return _in_order(list(dict.fromkeys(differences)), alignment)
 
 
-def _taken_together(first: Step, steps: Sequence[Step]) -> list[Step]:
-    """Deviations that are one: a composite op on one side, its parts on the other; or nodes in one another's place."""
+def _steps_with(first: Step, steps: Sequence[Step]) -> list[Step]:
+    """`first` with the adjacent steps that are one difference with it: a composite op against its parts."""
     changed = [step for step in steps if step.kind in ("substitute", "pattern_only", "graph_only")]
     if first not in changed:
         return [first]
@@ -73,7 +70,7 @@ def _taken_together(first: Step, steps: Sequence[Step]) -> list[Step]:
 
 
 def _adjacent(first: Step, other: Step, changed: Sequence[Step]) -> bool:
-    """Whether two deviations touch, directly or over others."""
+    """Whether two deviations are connected, directly or through others."""
     reached, front = {first}, [first]
     while front:
         step = front.pop()
@@ -108,7 +105,7 @@ def _of_group(group: Sequence[Step], alignment: Alignment, around: Surroundings)
 
 
 def _top(nodes: Sequence[Node]) -> Node | None:
-    """The node of a group that none of the others uses."""
+    """The node of a group that no other one uses."""
     return next((node for node in nodes if not any(user in nodes for user in node.users)), None)
 
 
@@ -130,8 +127,8 @@ def _of_step(step: Step, alignment: Alignment, around: Surroundings) -> list[Dif
     if step.kind == "composite" and g is not None:
         parts = ", ".join(describe(node) for node in step.members)
         whole = p if p not in step.members else g
-        told = (describe(p), parts) if whole is p else (parts, describe(g))
-        return [Difference("decomposition", p, g, *told)]
+        texts = (describe(p), parts) if whole is p else (parts, describe(g))
+        return [Difference("decomposition", p, g, *texts)]
     if step.kind == "order" and g is not None:
         lists = _operand_list(p), _operand_list(g)
         if lists[0] == lists[1]:
@@ -158,7 +155,7 @@ def _substituted(p: Node, g: Node, around: Surroundings) -> Difference:
 
 
 def _foreign(p: Node, around: Surroundings) -> str | None:
-    """The type for an op that this graph has nowhere: at the pattern's end nothing is ever tried."""
+    """The type for an op that the graph lacks entirely; the matcher starts only at ops of the pattern's end."""
     if packet(p) in around.present:
         return None
     if _space(p) not in ("aten", "operator"):
@@ -176,10 +173,10 @@ def _shared(p: Node, g: Node | None, alignment: Alignment) -> Difference:
 
 
 def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[Difference]:
-    """Arguments of one kind that the other side lacks. The matcher does not mind keywords that only the graph has."""
+    """Literal arguments that only one side has, without the graph's extra keywords, which the matcher ignores."""
     ours, theirs = operands(p), operands(g)
     lacking = [label for label in ours if label not in theirs and not isinstance(ours[label], Node)]
-    found = [
+    differences = [
         Difference("kwargs_structure", p, g, f"{label}={_short(ours[label])}", "absent", label)
         for label in lacking
         if not stands_in(ours[label])
@@ -189,27 +186,27 @@ def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[
         for label in theirs
         if label not in ours and label not in g.kwargs and not isinstance(theirs[label], Node)
     ]
-    found += [
+    differences += [
         Difference("kwargs_structure", p, g, f"no {label}", f"{label}={_short(theirs[label])}", label)
         for label in more
     ]
-    return found
+    return differences
 
 
 def _user_differences(
-    alignment: Alignment, found: Sequence[Difference], around: Surroundings
+    alignment: Alignment, differences: Sequence[Difference], around: Surroundings
 ) -> list[Difference]:
-    """Inner nodes with users outside the pattern. Users that another difference tells of are no news."""
+    """Inner nodes with users outside the pattern, unless another difference explains those users."""
     taken = set(alignment.graph_nodes)
-    told = {difference.graph_node for difference in found}
+    explained = {difference.graph_node for difference in differences}
     extra = []
     for p, g in alignment.pairs.items():
         if p in around.outputs or p.meta.get("many_users") or len(g.users) == len(p.users):
             continue
-        outside = [user for user in g.users if user not in taken and user not in told]
+        outside = [user for user in g.users if user not in taken and user not in explained]
         if len(g.users) <= len(p.users) or not outside or any(_copies(user, taken) for user in outside):
             continue
-        if any(d.type in ("decomposition", "missing_node") and d.graph_node in g.users for d in found):
+        if any(d.type in ("decomposition", "missing_node") and d.graph_node in g.users for d in differences):
             continue
         names = ", ".join(user.name for user in outside)
         extra.append(Difference("extra_user", p, g, f"{len(p.users)} users", f"also used by {names}"))
@@ -220,18 +217,15 @@ def _copies(user: Node, taken: set[Node]) -> bool:
     return any(twins(user, node) for node in taken)
 
 
-def _in_order(found: list[Difference], alignment: Alignment) -> list[Difference]:
-    """From the pattern's end upwards, as torch's matcher goes; what only follows from users comes last."""
-    place = {node: index for index, node in enumerate(reversed(list(_graph_of(alignment).nodes)))}
-    return sorted(found, key=lambda d: (d.type == "extra_user", place.get(d.pattern_node, len(place))))
-
-
-def _graph_of(alignment: Alignment) -> torch.fx.Graph:
-    return alignment.roots[0][0].graph
+def _in_order(differences: list[Difference], alignment: Alignment) -> list[Difference]:
+    """The differences from the pattern's end upwards, as torch's matcher proceeds; extra users come last."""
+    pattern = alignment.roots[0][0].graph
+    place = {node: index for index, node in enumerate(reversed(pattern.nodes))}
+    return sorted(differences, key=lambda d: (d.type == "extra_user", place.get(d.pattern_node, len(place))))
 
 
 def _consumer(p: Node, g: Node, alignment: Alignment) -> Node:
-    """The pattern's node above which only the graph has one: the partner of a user of it."""
+    """The pattern node that uses `p` and whose partner uses the graph-only node `g`; `p` if there is none."""
     for one, other in alignment.pairs.items():
         if other in g.users and p in one.all_input_nodes:
             return one

@@ -1,4 +1,4 @@
-"""A difference as an edit of the pattern: the call as it is, and as it stands in the graph in the pattern's names."""
+"""A difference as an edit of the pattern: its call, and the graph's call in the pattern's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_EDIT = (
 
 
 def edit_of(difference: Difference, alignment: Alignment) -> str | None:
-    """Lines to take out (`- `) and to put in (`+ `), in straight-line form; None where no one line does it."""
+    """Lines to remove (`- `) and to add (`+ `), in straight-line form; None if no one-line edit exists."""
     if difference.type in _NO_EDIT:
         return None
     p, g = difference.pattern_node, difference.graph_node
@@ -37,9 +37,9 @@ def edit_of(difference: Difference, alignment: Alignment) -> str | None:
 
 
 def _names(alignment: Alignment) -> dict[torch.fx.Node, str]:
-    """Graph node -> what the pattern calls it."""
-    found = {bound: p.name for p, bound in alignment.bindings.items() if isinstance(bound, torch.fx.Node)}
-    return found | {g: p.name for p, g in alignment.pairs.items()}
+    """Graph node -> its name in the pattern."""
+    names = {bound: p.name for p, bound in alignment.bindings.items() if isinstance(bound, torch.fx.Node)}
+    return names | {g: p.name for p, g in alignment.pairs.items()}
 
 
 def _called(node: torch.fx.Node, names: Mapping[torch.fx.Node, str]) -> str:

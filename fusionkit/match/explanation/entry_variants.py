@@ -1,6 +1,6 @@
-"""A hand-written GraphPatternEntry as a variant: its expression tree read as a graph, so that misses can be told.
+"""A hand-written GraphPatternEntry as a variant: its expression tree becomes a graph, so that misses can be explained.
 
-What the tree ignores (sizes, any literal) matches anything; a part with `_users=MULTIPLE` may be used elsewhere.
+Ignored() parts of the tree match any value; a part with `_users=MULTIPLE` may have further users.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fusionkit.passes.graph_entries import FileGroup, entry_name, register_entri
 
 
 class EntryVariant(Variant):
-    """One entry of a file's register_..._graph_entries. It has one stage: nothing is traced again."""
+    """One entry of a file's register_..._graph_entries. Matching has one stage: there is no retrace."""
 
     def __init__(self, entry: PatternEntry) -> None:
         self.name = entry_name(entry)
@@ -44,11 +44,11 @@ class EntryVariant(Variant):
         self.arguments = tuple(node.name for node in self.graph.nodes if node.op == "placeholder")
 
     def retrace(self, _: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
-        """The literals are the ones that stand in the tree, whatever the site."""
+        """Each node mapped to itself: the literals of the tree do not depend on the site."""
         return {node: node for node in self.graph.nodes}
 
     def replaces_like(self, other: Variant) -> bool:
-        """Handlers are not compared."""
+        """Whether `other` is this variant: handlers are not compared."""
         return self is other
 
     def _judge(self, match: Match) -> Answer:
@@ -58,20 +58,20 @@ class EntryVariant(Variant):
 
 
 def entry_variants(group: Sequence[Any]) -> list[Variant]:
-    """The hand-written entries of a group, none for a group of classes."""
-    found: list[Variant] = []
+    """The hand-written entries of a group; none for a plain list of classes."""
+    variants: list[Variant] = []
     for register in group.entries if isinstance(group, FileGroup) else ():
         scratch = PatternMatcherPass(pass_name="fusionkit_explain")
         register_entries(register, scratch, lambda _, match, allowed: bool(allowed(match)))
         unique = {id(entry): entry for entries in scratch.patterns.values() for entry in entries}
-        found += [EntryVariant(entry) for entry in unique.values()]
-    return found
+        variants += [EntryVariant(entry) for entry in unique.values()]
+    return variants
 
 
 def graph_of(expression: PatternExpr, name: str) -> torch.fx.Graph:
     """The tree as a graph: a call for each CallFunction, a placeholder for each Arg.
 
-    Raises MisuseError for a kind of expression that has no such form.
+    Raises MisuseError for any other kind of expression.
     """
     graph = torch.fx.Graph()
     made: dict[int, Any] = {}

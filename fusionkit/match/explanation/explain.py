@@ -1,4 +1,4 @@
-"""Why a pattern misses a site: torch's matcher says that and where it stops, the alignment says all that differs."""
+"""Why a pattern misses a site: torch's matcher says where it stops, the alignment lists every difference."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fusionkit.match.ops import FORM_OPS, describe, packet
 
 @dataclass(frozen=True, slots=True)
 class SiteExplanation:
-    """One site that a pattern should have taken: where it is, the nearest variant, and every cause.
+    """One missed site: its location, the nearest variant, and every cause.
 
     `anchor`: the graph node at which the pattern would end. `stage` and `said`: where torch's matcher stopped, and
-    its own words. `nodes`: the graph nodes that take part; `rows`: pattern and graph side by side. `place`: the
-    alignment itself, for what goes on from here. `near`: whether most of the variant's ops stand here; where not,
-    the causes say what is there instead, and no edit is named.
+    its message. `nodes`: the graph nodes of the alignment; `rows`: pattern and graph side by side. `place`: the
+    alignment itself. `near`: whether the site has most of the variant's ops; if not, the causes name the ops that it
+    has instead, and there is no edit.
     """
 
     anchor: str
@@ -66,9 +66,9 @@ class SiteExplanation:
 
 
 class Explainer:
-    """Explains misses of one pattern's variants in one graph (as it stood before the patterns).
+    """Explains misses of one pattern's variants in one graph (before the patterns).
 
-    `taken` maps nodes that another match took to what took them.
+    `taken`: node name -> pattern whose match replaced the node.
     """
 
     def __init__(
@@ -77,17 +77,17 @@ class Explainer:
         self._variants = variants
         self._taken = dict(taken or {})
         self._places = Places(graph.nodes, variants)
-        self._found: dict[frozenset[str], list[tuple[Place, frozenset[str]]]] = {}
+        self._places_without: dict[frozenset[str], list[tuple[Place, frozenset[str]]]] = {}
 
     def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
-        """Every place that most of a variant's ops stand at, the nearest first; `skip` names nodes of matches."""
+        """An explanation of every place with most of a variant's ops, nearest first; `skip`: nodes of matches."""
         near = [place for place, _ in self._all(skip) if place.is_near]
-        return [self.tell(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
+        return [self.explain_place(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
 
     def explain(
         self, module: str, ordinal: int, skip: frozenset[str] = frozenset(), of: int = 1
     ) -> SiteExplanation:
-        """Explain the `ordinal`-th of `of` unmatched sites of module path `module`; `skip` names nodes of matches."""
+        """Explain the `ordinal`-th of `of` missed sites of module path `module`; `skip`: nodes of matches."""
         every = self._all(skip)
         exact = [place for place, paths in every if module in paths] or [
             place for place, paths in every if any(below(path, module) for path in paths)
@@ -98,17 +98,17 @@ class Explainer:
             return self._without_place(module, skip)
         nearest = sorted(exact, key=lambda place: place.likeness)[: max(of, 1)]
         in_order = [place for place in exact if place in nearest]
-        return self.tell(in_order[min(ordinal, len(in_order) - 1)])
+        return self.explain_place(in_order[min(ordinal, len(in_order) - 1)])
 
-    def tell(self, place: Place) -> SiteExplanation:
-        """All that keeps the nearest variant from matching at one place."""
+    def explain_place(self, place: Place) -> SiteExplanation:
+        """Every cause that keeps the nearest variant from matching at one place."""
         alignment, variant = place.alignment, place.variant
         root = alignment.roots[0][1]
         answer = variant.ask(root)
         differences = self._differences(place, answer)
         near = place.is_near
         causes = [cause_of(item, edit_of(item, alignment) if near else None) for item in differences]
-        if answer.stage in ("hit", "check"):  # it would match by itself, so who took its nodes comes first
+        if answer.stage in ("hit", "check"):  # it matches by itself, so an earlier pattern is the first cause
             causes = [*self._consumed(place), *causes]
         if not causes:
             causes.append(
@@ -136,22 +136,26 @@ class Explainer:
 
     def _differences(self, place: Place, answer: Answer) -> list[Difference]:
         variant, alignment = place.variant, place.alignment
-        found = refused_by_matcher(variant, alignment, answer)
-        if found and variant.unmatchable is None:
-            return found
+        refusals = refused_by_matcher(variant, alignment, answer)
+        if refusals and variant.unmatchable is None:
+            return refusals
         around = Surroundings(frozenset(self._places.present), variant.stands_in, outputs_of(variant.graph))
         structural = structural_differences(alignment, around)
         try:
             specific = variant.retrace(alignment.bindings)
-        except FusionKitError:  # such as code that does not end, which is not worth another try
+        except FusionKitError:  # such as a time limit, which would only be reached again
             raise
         except USER_CODE_ERRORS:
             specific = None
         literal = literal_differences(alignment, specific, variant.stands_in)
-        told = [*found, *structural, *literal]
+        differences = [*refusals, *structural, *literal]
         entry = cast_at_entry(alignment)
-        known = {difference.graph_node for difference in told}
-        return told if entry is None or not told or entry.graph_node in known else [*told, entry]
+        known = {difference.graph_node for difference in differences}
+        return (
+            differences
+            if entry is None or not differences or entry.graph_node in known
+            else [*differences, entry]
+        )
 
     def _consumed(self, place: Place) -> list[Cause]:
         for p, g in place.alignment.pairs.items():
@@ -168,25 +172,25 @@ class Explainer:
         return []
 
     def _all(self, skip: frozenset[str]) -> list[tuple[Place, frozenset[str]]]:
-        """Every place with the modules of its nodes, read once: each missed site is looked up among all of them."""
-        if skip not in self._found:
+        """Every place outside `skip` with the modules of its nodes, cached for all missed sites."""
+        if skip not in self._places_without:
             free = [node for node in self._places.nodes if node.name not in skip]
-            self._found[skip] = [(place, place.modules) for place in self._places.find(free)]
-        return self._found[skip]
+            self._places_without[skip] = [(place, place.modules) for place in self._places.find(free)]
+        return self._places_without[skip]
 
     def _below(self, module: str, skip: frozenset[str]) -> list[Place]:
-        """Any likeness at all among the module's own nodes."""
+        """The nearest place among the module's own nodes that shares at least one op with the pattern."""
         nodes = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
         own = Places(nodes, self._variants)
-        found = [
+        places = [
             place
             for place in own.find(nodes, (*BUDGETS, math.inf))
             if any(p.target == g.target for p, g in place.alignment.pairs.items())
         ]
-        return sorted(found, key=lambda place: place.likeness)[:1]
+        return sorted(places, key=lambda place: place.likeness)[:1]
 
     def _without_place(self, module: str, skip: frozenset[str]) -> SiteExplanation:
-        """No op of the pattern stands at this site."""
+        """The explanation of a site that has no op of the pattern."""
         calls = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
         variant = self._variants[0]
         root = outputs_of(variant.graph)[0]
@@ -205,5 +209,5 @@ class Explainer:
 
 
 def below(path: str, module: str) -> bool:
-    """Whether module `path` is `module` or stands below it."""
+    """Whether module `path` is `module` or one of its submodules."""
     return module == "" or path == module or path.startswith(f"{module}.")

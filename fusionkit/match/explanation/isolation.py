@@ -1,8 +1,8 @@
-"""Prefix isolation: ever longer beginnings of a pattern, each counted on the real graph by torch's matcher.
+"""Prefix isolation: counting the matches of ever longer prefixes of a pattern in the real graph.
 
-A prefix is the pattern's own function, stopped behind one op: it is traced again at every site like the whole
-pattern is, so sizes and dims stay right. It gives back the last op's result, and every value that the rest of the
-pattern uses too: the matcher lets only outputs have users that the prefix lacks.
+A prefix is the pattern's own function, stopped after one op. torch traces it again at every site, as it does with
+the whole pattern, so sizes and dims stay right. It returns the last op's result and every value that the rest of the
+pattern uses: torch's matcher allows users outside the pattern for outputs only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMA = "fusionkit.isolate/1"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One prefix: the pattern up to and including `node`, and how many places of the graphs match it."""
+    """One prefix: the pattern up to and including `node`, with its number of matches in the graphs."""
 
     node: str
     call: str
@@ -59,8 +59,8 @@ class Level:
 class Isolation:
     """The levels of one variant, in the order in which its ops are called.
 
-    `sites`: how many hits are expected, None where nobody counted. `falls_at`: the first level with fewer hits than
-    that (than one where nobody counted); None if the count never falls.
+    `sites`: the expected number of hits, None without a site count. `falls_at`: the first level with fewer hits than
+    that (than one without a site count); None if there is none.
     """
 
     variant: str
@@ -69,7 +69,7 @@ class Isolation:
 
     @property
     def falls_at(self) -> Level | None:
-        """The level at which hits are lost."""
+        """The first level that loses hits."""
         wanted = self.sites or 1
         return next((level for level in self.levels if level.hits < wanted), None)
 
@@ -111,7 +111,7 @@ def isolate(
         ]
         names = [
             name
-            for name, place in _places(variant).items()
+            for name, place in zip(variant.arguments, variant.placeholders, strict=True)
             if place in inside or name in _scalars(inside, variant)
         ]
         note, hits = "", 0
@@ -130,41 +130,36 @@ def isolate(
 
 
 def _called(variant: Variant) -> list[torch.fx.Node]:
-    """The nodes that an op of the dispatcher made, in order: all calls but getitem."""
+    """The calls that pass the dispatcher, in order: all but getitem."""
     return [node for node in variant.calls if packet(node) != "operator.getitem"]
 
 
-def _places(variant: Variant) -> dict[str, torch.fx.Node]:
-    places = [node for node in variant.graph.nodes if node.op == "placeholder"]
-    return dict(zip(variant.arguments, places, strict=True))
-
-
 def _scalars(inside: set[torch.fx.Node], variant: Variant) -> set[str]:
-    """The scalar arguments whose stand-ins stand in these nodes."""
+    """The scalar arguments whose stand-ins are arguments of these nodes."""
     values = [value for node in inside for value in operands(node).values() if isinstance(value, int | float)]
     return {name for name, stand_in in variant.scalars.items() if stand_in in values}
 
 
 def _cone(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """The node and everything that it is made from."""
-    found, front = {node}, [node]
+    """The node and everything that it depends on."""
+    cone, front = {node}, [node]
     while front:
         for operand in front.pop().all_input_nodes:
-            if operand not in found:
-                found.add(operand)
+            if operand not in cone:
+                cone.add(operand)
                 front.append(operand)
-    return found
+    return cone
 
 
 class _StoppedError(RuntimeError):
-    """Ends a pattern's function behind the wanted op."""
+    """Ends a pattern's function after the wanted op."""
 
 
 class _Stop(TorchDispatchMode):
-    """Lets ops through up to the one at position `last` among those that the trace keeps, then stops.
+    """Runs the ops up to position `last` among `kept`, the calls of the trace, then raises _StoppedError.
 
-    An op that the prefix does not need (its position is not in `needed`) is not run: its arguments may be mere
-    examples, which do not fit a site. It gives something empty of the example's sizes.
+    An op at a position outside `needed` is not run, since its arguments may be examples whose sizes do not fit the
+    site: it returns an empty tensor of the example's size.
     """
 
     def __init__(self, last: int, kept: Sequence[torch.fx.Node], needed: frozenset[int], device: str) -> None:
@@ -194,9 +189,9 @@ class _Stop(TorchDispatchMode):
 
 
 def _prefix(variant: Variant, positions: Sequence[int], names: Sequence[str]) -> PatternClass:
-    """The variant cut behind the op at the first of `positions`, all of which it gives back.
+    """The variant cut after the op at the first of `positions`; it returns the results of all of them.
 
-    `names`: the arguments that this part uses.
+    `names`: the arguments that this prefix uses.
     """
     original = variant.pattern
     tensors = [name for name in variant.arguments if name not in variant.scalars]
@@ -239,22 +234,22 @@ def _with_arguments(function: Any, names: Sequence[str]) -> Any:
 
 
 def _count(graphs: Sequence[CapturedGraph], pattern: PatternClass, trace: TraceFunction, device: str) -> int:
-    found: list[Match] = []
+    matches: list[Match] = []
 
     def keep(_: PatternClass, match: Match) -> bool:
-        found.append(match)
+        matches.append(match)
         return False
 
     matcher = PatternMatcherPass(pass_name="fusionkit_isolate")
     register_pattern(pattern, matcher, trace, keep, device)
     for graph in graphs:
         matcher.apply(copy_graph_module(graph.module))
-    return len(found)
+    return len(matches)
 
 
 @dataclass(frozen=True, slots=True)
 class IsolationReport:
-    """The isolation of every variant of a pattern, the one that gets furthest first."""
+    """The isolation of every variant of a pattern, the one with the longest matching prefix first."""
 
     pattern: str
     window: str
@@ -284,16 +279,16 @@ def isolate_capture(
     groups = trial_groups(path) if path is not None else enabled_groups(select_patterns((str(pattern),)))
     trace = make_tracer(decomposition_table(capture.decompositions), sources=True)
     device = device_of(graphs)
-    found = []
+    isolations = []
     for name, group in groups.items():
         count = capture.counts.get(name)
         sites = None if count is None else count.expected
         for item in group:
-            found.append(isolate(graphs, Variant(item, trace, device), trace, device, sites))
-    found.sort(key=lambda item: (item.falls_at is not None, -_reached(item)))
-    return IsolationReport(str(pattern), window, tuple(found))
+            isolations.append(isolate(graphs, Variant(item, trace, device), trace, device, sites))
+    isolations.sort(key=lambda item: (item.falls_at is not None, -_reached(item)))
+    return IsolationReport(str(pattern), window, tuple(isolations))
 
 
 def _reached(item: Isolation) -> int:
-    """How many levels keep their hits."""
+    """The number of levels before hits are lost."""
     return len(item.levels) if item.falls_at is None else item.levels.index(item.falls_at)

@@ -1,4 +1,4 @@
-"""Literals of an aligned pattern that differ from the graph's, compared at the site's own shapes and dtypes."""
+"""Literals of an aligned pattern that differ from the graph's, at the site's own shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def literal_differences(
 ) -> list[Difference]:
     """Literals that differ, with their type.
 
-    `specific` maps the pattern's nodes to those of its retrace at the site's shapes. Without one a dim counts from
-    the end where the ranks differ, and sizes are not compared.
+    `specific`: the pattern's nodes -> those of its retrace at the site's shapes. Without a retrace dims are compared
+    from the end if the ranks differ, and sizes are not compared.
     """
-    found = []
+    differences = []
     for p, g in alignment.pairs.items():
         if packet(p) != packet(g):
             continue
@@ -39,7 +39,7 @@ def literal_differences(
             ):
                 continue
             if isinstance(actual, Node):
-                found.append(
+                differences.append(
                     Difference("scalar_literal", p, g, repr(expected), f"tensor {actual.name}", label)
                 )
             elif differs(expected, actual):
@@ -47,14 +47,14 @@ def literal_differences(
                     cast_at_entry(alignment) if kind == "dtype_path" and not differs(first, actual) else None
                 )
                 if entry is not None:
-                    found.append(entry)
+                    differences.append(entry)
                     continue
-                found.append(Difference(kind, p, g, repr(expected), repr(actual), label))
-    return found
+                differences.append(Difference(kind, p, g, repr(expected), repr(actual), label))
+    return differences
 
 
 def cast_at_entry(alignment: Alignment) -> Difference | None:
-    """The graph's cast that gives an argument another dtype than the pattern was written for."""
+    """The graph's cast that binds an argument to another dtype than its example's, or None."""
     for p, g in alignment.bindings.items():
         if not isinstance(g, Node) or not is_cast(g):
             continue

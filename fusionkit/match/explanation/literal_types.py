@@ -1,4 +1,4 @@
-"""Literals of a pattern against literals of the graph: which type a difference is, and whether there is one."""
+"""Comparison of a pattern's literals with the graph's, and the cause type of a difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEYWORDS = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
 
 def literal_type(label: str, value: Any) -> str:
-    """dim_literal, dynamic_shape, dtype_path, kwargs_structure or scalar_literal, from name and kind."""
+    """dim_literal, dynamic_shape, dtype_path, kwargs_structure or scalar_literal, by argument name and value type."""
     if isinstance(value, torch.dtype) or label == "dtype":
         return "dtype_path"
     if label in _DIMS:
@@ -24,7 +24,7 @@ def literal_type(label: str, value: Any) -> str:
 
 
 def differs(expected: Any, actual: Any) -> bool:
-    """As torch's matcher compares: lists and tuples alike, everything else by ==."""
+    """Whether two literals differ for torch's matcher: lists equal tuples, symbolic sizes compare by expression."""
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         return len(expected) != len(actual) or any(
             differs(a, b) for a, b in zip(expected, actual, strict=True)
@@ -35,7 +35,7 @@ def differs(expected: Any, actual: Any) -> bool:
 
 
 def same_from_end(p: torch.fx.Node, g: torch.fx.Node, expected: Any, actual: Any) -> bool:
-    """Whether two dims, or lists of dims, count the same from the end of tensors of two ranks."""
+    """Whether two dims, or lists of dims, are the same dims counted from the end of tensors of two ranks."""
     ranks = [_rank(node) for node in (p, g)]
     ours, theirs = ([value] if isinstance(value, int) else list(value) for value in (expected, actual))
     if None in ranks or ranks[0] == ranks[1] or len(ours) != len(theirs):

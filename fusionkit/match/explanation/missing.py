@@ -32,9 +32,9 @@ SCHEMA = "fusionkit.explain/1"
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """Every site of one pattern: hits and skips without causes, misses with all of theirs.
+    """Every site of one pattern: hits and skips without causes, misses with all causes.
 
-    `idle`: variants that can take no site at all, with the reason.
+    `idle`: variants that can never match, with the reason.
     """
 
     pattern: str
@@ -43,11 +43,11 @@ class ExplainReport:
     idle: Mapping[str, Cause] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The explain JSON; "no_such_primitive" when there is neither a site nor anything like one."""
-        found = [_row(match) for match in self.hits.matches if match.status != "refused"] + [
+        """The explain JSON; "no_such_primitive" if there is neither a site nor a similar place."""
+        rows = [_row(match) for match in self.hits.matches if match.status != "refused"] + [
             _row(site) for site in self.hits.fused
         ]
-        sites = [*found, *(item.to_dict() for item in self.missed)]
+        sites = [*rows, *(item.to_dict() for item in self.missed)]
         return {
             "schema": SCHEMA,
             "pattern": self.pattern,
@@ -66,8 +66,8 @@ def explain(
 ) -> list[ExplainReport]:
     """Compile `subject` with one pattern and explain every site that it misses.
 
-    `pattern`: a name of the kit's, or the path of a pattern file, which may hold several fusions (one report
-    each). With a `config` the question is why that compile does not have the pattern's hits.
+    `pattern`: a kit name, or the path of a pattern file, which may have several fusions (one report each). With a
+    `config` the misses of a compile with that config are explained.
     """
     use_target(current_target() or "cpu")
     counts = expected_counts(subject)
@@ -85,9 +85,9 @@ def explain_capture(
 ) -> list[ExplainReport]:
     """Match a pattern, or a pattern file's, in the graphs of a capture and explain every site that it misses.
 
-    Nothing is compiled or run. Without `config` the pattern alone is tried, in `window`; with one, in the company
-    of the patterns that it switches on. `pattern_table`: the decomposition table that the pattern is traced with,
-    where that is not the model's own ("none" or "inductor").
+    Nothing is compiled or run. Without `config` only this pattern is matched, in `window`; with one, all patterns
+    that it enables. `pattern_table`: the decomposition table of the pattern's trace ("none" or "inductor"), if it is
+    not the model's own.
     """
     path = Path(pattern) if str(pattern).endswith(".py") else None
     names = (str(pattern),) if path is None else tuple(trial_groups(path))
@@ -109,8 +109,7 @@ def explain_capture(
 def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:
     """Join the matches of `pattern` with the counted sites and explain each miss.
 
-    Where no site was counted, every place of the graph that most of the pattern's ops stand at and that was not
-    matched is explained, the nearest first.
+    Without a site count every unmatched place with most of the pattern's ops is explained, nearest first.
     """
     entry = report_hits(matching, counts).patterns[pattern]
     explainers = Explainers(matching, pattern)
@@ -125,7 +124,7 @@ def explain_missing(matching: Matching, pattern: str, modules: Sequence[str]) ->
 
 
 def _as_switched_off(report: ExplainReport, off: Cause, counts: Mapping[str, ExpectedCount]) -> ExplainReport:
-    """What is a hit with the pattern switched on is a miss without it, and the switch is the first cause of all."""
+    """The report for the disabled pattern: its hits become misses, and the switch is the first cause of every miss."""
     hits = [match for match in report.hits.matches if match.status == "hit"]
     lost = [
         SiteExplanation(
@@ -146,7 +145,7 @@ def _as_switched_off(report: ExplainReport, off: Cause, counts: Mapping[str, Exp
 
 
 def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> SiteExplanation:
-    """A site whose match was refused is told so, before whatever keeps the other variants away."""
+    """The explanation with the refusal of a match at this site, if any, as its first cause."""
     refused = [
         m for m in matching.of(pattern) if m.status == "refused" and item.module in (m.module, *m.modules)
     ]
@@ -163,7 +162,7 @@ def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> Si
 
 
 class Explainers:
-    """The explainers of one pattern, one for each graph, made when a site of that graph is asked about."""
+    """The explainers of one pattern, one for each graph, created on first use."""
 
     def __init__(self, matching: Matching, pattern: str) -> None:
         self._matching = matching
@@ -189,7 +188,7 @@ class Explainers:
         return explained
 
     def unmatched(self) -> list[SiteExplanation]:
-        """One explanation for each free place at which most of the pattern's ops stand, the nearest first."""
+        """One explanation for each unmatched place with most of the pattern's ops, nearest first."""
         return [
             self._runs.add(_with_refusal(item, self._matching, self._pattern))
             for graph in self._matching.graphs
@@ -210,7 +209,7 @@ class Explainers:
         return self._made[index]
 
     def taken(self, graph: CapturedGraph) -> frozenset[str]:
-        """Names of the nodes of `graph` that the pattern matched and that need no explanation."""
+        """Names of the nodes of `graph` in hits and skipped matches of the pattern."""
         return frozenset(
             name
             for match in self._matching.of(self._pattern)
@@ -219,7 +218,7 @@ class Explainers:
         )
 
     def graph_with(self, module: str) -> CapturedGraph:
-        """The graph with free nodes of `module`, the first one where none has any."""
+        """The first graph with unmatched nodes of `module`, else the first graph."""
         graphs = self._matching.graphs
         for graph in graphs[1:] and graphs:
             taken = self.taken(graph)

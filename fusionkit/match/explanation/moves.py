@@ -1,7 +1,7 @@
-"""The steps by which a pattern's graph is laid over the model's graph, and what each one costs.
+"""The moves of the alignment of a pattern's graph with the model's graph, and their costs.
 
-Two nodes stand for each other at no cost; a node that only one side has, another op, another overload, another
-order of operands cost something. The cheapest way to lay the whole pattern over a place is its explanation.
+Pairing two calls of one op is free; a one-sided node, another op, another overload or another operand order has a
+cost. The cheapest alignment of the whole pattern at a site explains the miss.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fusionkit.match.explanation.operand_orders import orders
 from fusionkit.match.ops import FORM_OPS, packet
 
 Node = torch.fx.Node
-Obligation = tuple[Node, Node, int]  # pattern node, graph node, graph nodes passed over just before
+Obligation = tuple[Node, Node, int]  # pattern node, graph node, number of graph nodes skipped just before
 
 LONGEST_PASS = 3
 
@@ -41,7 +41,7 @@ LONGEST_PASS = 3
 class Step:
     """One deviation. `kind`: substitute, pattern_only, graph_only, order, shared, held, operands or composite.
 
-    `members`: the nodes, all of one side, that together are the one node of the other side.
+    `members`: the parts on one side of the composite op on the other.
     """
 
     kind: str
@@ -53,9 +53,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A way to go on from an obligation: its cost, deviations, new obligations, and the pair that it makes.
+    """One way to resolve an obligation: cost, deviations, new obligations, and the new pair of nodes.
 
-    `constants`: pattern placeholders that take a literal of the graph.
+    `constants`: pattern placeholders bound to a literal of the graph.
     """
 
     cost: float
@@ -78,11 +78,11 @@ class Moves:
         self._made: dict[Obligation, tuple[Move, ...]] = {}
 
     def of(self, p: Node, g: Node, passed: int) -> tuple[Move, ...]:
-        """Every move for a call of the pattern that has no partner yet."""
+        """Every move for an unpaired call of the pattern."""
         return (*self._fitting(p, g), *self._deviating(p, g, passed))
 
     def bound(self, p: Node, g: Node, passed: int = 0, budget: float = math.inf) -> float:
-        """No way to lay the part below `p` over the part below `g` costs less; `budget` if each costs as much."""
+        """A lower bound of the cost of aligning `p` and its operands with `g` and its operands; at most `budget`."""
         if p.op == "placeholder" or budget <= 0.0:
             return 0.0
         key = (p, g, passed)
@@ -97,8 +97,8 @@ class Moves:
         return best
 
     def _cheapest_of(self, moves: Sequence[Move], budget: float) -> tuple[float, bool]:
-        """The least that one of `moves` costs, and whether that is less than `budget`."""
-        best, found = budget, False
+        """The lowest cost of `moves`, and whether it is below `budget` and therefore exact."""
+        best, exact = budget, False
         for move in moves:
             cost = move.cost
             for obligation in move.then:
@@ -106,8 +106,8 @@ class Moves:
                     break
                 cost = max(cost, move.cost + self.bound(*obligation, best - move.cost))
             if cost < best:
-                best, found = cost, True
-        return best, found
+                best, exact = cost, True
+        return best, exact
 
     def _fitting(self, p: Node, g: Node) -> tuple[Move, ...]:
         """Moves that pair two calls of one op."""
@@ -149,7 +149,9 @@ class Moves:
             for label, node in ours.nodes
             if label in theirs.literals and node.op == "placeholder"
         )
-        held = [node for label, node in ours.nodes if label in theirs.literals and node.op == "get_attr"]
+        own_tensors = [
+            node for label, node in ours.nodes if label in theirs.literals and node.op == "get_attr"
+        ]
         a = [
             node
             for label, node in ours.nodes
@@ -160,11 +162,13 @@ class Moves:
             uneven = len(a) != len(b)
             kind = "operands" if uneven else "order"
             steps = ((Step(kind, p, g, order),) if extra else ()) + tuple(
-                Step("held", one, g) for one in held
+                Step("held", one, g) for one in own_tensors
             )
             then = tuple((one, other, 0) for one, other in pairs)
             dropped = self._dropped(a, [one for one, _ in pairs]) if uneven else 0
-            yield Move(cost + extra + ONE_SIDED * (dropped + len(held)), steps, then, (p, g), constants)
+            yield Move(
+                cost + extra + ONE_SIDED * (dropped + len(own_tensors)), steps, then, (p, g), constants
+            )
 
     def _different_literals(self, ours: Call, theirs: Call) -> int:
         return sum(
@@ -175,7 +179,7 @@ class Moves:
         )
 
     def _composed(self, p: Node, g: Node) -> Iterator[Move]:
-        """One op on one side is, by torch's own decompositions, several on the other."""
+        """Moves that pair a composite op on one side with its decomposition on the other."""
         laid = lay_parts(p, g)
         if laid is not None:
             operands = p.all_input_nodes
@@ -189,7 +193,7 @@ class Moves:
             yield Move(COMPOSITE, (Step("composite", p, whole, members=laid.members),), then, (p, g))
 
     def _substituted(self, p: Node, g: Node, ours: Call, theirs: Call) -> Iterator[Move]:
-        """Another op in the same place: of two casts the cheapest, else where the operands go together."""
+        """Moves that pair two different ops: casts, composites, or ops with operands that can be aligned."""
         count = min(len(ours.nodes), len(theirs.nodes))
         if count == 0:
             return
@@ -216,7 +220,7 @@ class Moves:
         return any(user.op == "output" for user in p.users)
 
     def _goes_on(self, p: Node, g: Node) -> bool:
-        """Whether two operands look like partners: an argument, one op, or two casts; casts on one side aside."""
+        """Whether two operands may be partners: an argument, one op, or two casts, past casts on one side."""
         ours, theirs = self.pattern[p], self.graph[g]
         if not ours.is_call or ours.packet == theirs.packet or (ours.is_cast and theirs.is_cast):
             return True
@@ -225,7 +229,7 @@ class Moves:
         return theirs.is_cast and self._goes_on(p, g.all_input_nodes[0])
 
     def pass_graph(self, p: Node, g: Node, passed: int) -> Iterator[Move]:
-        """The graph has a node more: `p` stands for something below `g`."""
+        """Moves that skip the graph's node `g`: `p` is aligned with one of its operands."""
         theirs = self.graph[g]
         if passed >= LONGEST_PASS or not theirs.is_call:
             return
@@ -238,7 +242,7 @@ class Moves:
                 yield Move(cost, (Step("graph_only", p, g),), ((p, below, passed + 1),))
 
     def pass_pattern(self, p: Node, g: Node, theirs: Call) -> Iterator[Move]:
-        """The pattern has a node more: `g` stands for something below `p`."""
+        """Moves that skip the pattern's node `p`: one of its operands is aligned with `g`."""
         ours = self.pattern[p]
         for _, below in ours.nodes:
             if below.op == "placeholder" or not theirs.is_call or theirs.packet in self._inside_of(below):
@@ -249,12 +253,12 @@ class Moves:
             yield Move(ONE_SIDED * len(self._calls_of(p)), (Step("pattern_only", p, g),), ())
 
     def _dropped(self, operands: Sequence[Node], kept: Sequence[Node]) -> int:
-        """How many calls and arguments of the pattern have no place when of `operands` only `kept` are followed."""
+        """Number of calls and arguments of the pattern that are lost if of `operands` only `kept` are followed."""
         lost = frozenset().union(*(self._calls_of(node) for node in operands if node not in kept))
         return len(lost.difference(*(self._calls_of(node) for node in kept)))
 
     def _calls_of(self, p: Node) -> frozenset[Node]:
-        """The pattern's calls from `p` down, and the arguments that are used once."""
+        """The pattern's calls that `p` depends on, with `p`, and the arguments that are used once."""
         known = self._members.get(p)
         if known is None:
             call = self.pattern[p]
@@ -263,31 +267,31 @@ class Moves:
         return known
 
     def _inside_of(self, p: Node) -> frozenset[str]:
-        """Packets of the pattern from `p` down."""
+        """Packets of `p` and the pattern's calls that it depends on."""
         known = self._inside.get(p)
         if known is None:
             call = self.pattern[p]
-            found = {call.packet} if call.is_call else set()
+            packets = {call.packet} if call.is_call else set()
             for _, below in call.nodes:
-                found |= self._inside_of(below)
-            known = self._inside[p] = frozenset(found)
+                packets |= self._inside_of(below)
+            known = self._inside[p] = frozenset(packets)
         return known
 
     def _below_of(self, g: Node, depth: int) -> frozenset[str]:
-        """Packets of the graph from `g` down, `depth` levels."""
+        """Packets of `g` and the graph's nodes that it depends on, `depth` levels deep."""
         key = (g, depth)
         known = self._below.get(key)
         if known is None:
             call = self.graph[g]
-            found = {call.packet}
+            packets = {call.packet}
             if depth > 0:
                 for _, below in call.nodes:
-                    found |= self._below_of(below, depth - 1)
-            known = self._below[key] = frozenset(found)
+                    packets |= self._below_of(below, depth - 1)
+            known = self._below[key] = frozenset(packets)
         return known
 
 
 def _stands_for(ours: Call, theirs: Call) -> bool:
-    """Whether both are functions of one tensor and the pattern's is the first of its chain: one in the other's place."""
+    """Whether both are functions of one tensor and the pattern's is the first op of its chain."""
     forms = {ours.packet, theirs.packet} & FORM_OPS
     return len(ours.nodes) == len(theirs.nodes) == 1 and not forms and ours.nodes[0][1].op == "placeholder"

@@ -1,4 +1,4 @@
-"""The ways to bring the operands of two calls together."""
+"""The ways to pair the operands of two calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Node = torch.fx.Node
 def orders(
     a: Sequence[Node], b: Sequence[Node]
 ) -> Iterator[tuple[float, tuple[int, ...], list[tuple[Node, Node]]]]:
-    """Ways to bring the operands `a` and `b` together: extra cost, place in `b` for each of `a`, pairs."""
+    """Ways to pair the operands `a` and `b`: extra cost, index in `b` for each of `a`, pairs."""
     if len(a) == len(b):
         straight = tuple(range(len(a)))
         yield 0.0, straight, list(zip(a, b, strict=True))

@@ -1,4 +1,4 @@
-"""What torch's matcher itself tells of a place where the structure fits: mutation, metadata, retrace, replacement."""
+"""Differences that torch's matcher reports although the structure fits: mutation, metadata, retrace, replacement."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fusionkit.subjects.source_paths import short_path
 
 
 def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    """The differences that only the matcher's own run shows; none where the structure or a literal differs."""
+    """The differences that only the matcher's own run shows; none if the structure or a literal differs."""
     g = alignment.roots[0][1]
     if variant.unmatchable is not None and variant.unmatchable.kind == "unused_argument":
-        unused = [node for node in variant.graph.nodes if node.op == "placeholder" and not node.users]
+        unused = [node for node in variant.placeholders if not node.users]
         return [
             Difference("unused_argument", node, g, "every argument used", f"{node.target} is not used")
             for node in unused
@@ -30,8 +30,8 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
 def _of_mutation(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
     p, g = alignment.roots[0]
     node = _mutation_between(g.graph, answer)
-    told = f"nodes on both sides: {answer.said}"
-    return [Difference("mutation_region", p, node or g, "no mutation between the nodes of a match", told)]
+    crossing = f"nodes on both sides: {answer.said}"
+    return [Difference("mutation_region", p, node or g, "no mutation between the nodes of a match", crossing)]
 
 
 def _of_meta(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
@@ -51,7 +51,7 @@ def _of_retrace(variant: Variant, alignment: Alignment, answer: Answer) -> list[
 
 
 def _of_check(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    """A replacement that does not fit; where the pattern begins behind a cast of the site, that is why."""
+    """A replacement that does not fit, and the cast of the site before the pattern's first op, if any."""
     p, g = alignment.roots[0]
     entry = cast_at_entry(alignment)
     refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
@@ -59,7 +59,7 @@ def _of_check(_: Variant, alignment: Alignment, answer: Answer) -> list[Differen
 
 
 def _of_structure(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    """What no alignment shows: a stand-in that stands twice, outputs that the matcher cannot find."""
+    """Structural faults that no alignment shows: an ambiguous stand-in, outputs without a common node."""
     if answer.stage != "structure":
         return []
     p, g = alignment.roots[0]
@@ -68,10 +68,10 @@ def _of_structure(variant: Variant, alignment: Alignment, answer: Answer) -> lis
         return [clash]
     if answer.said.startswith("no anchor found"):
         outputs = ", ".join(node.name for node in outputs_of(variant.graph))
-        told = (
+        reason = (
             f"no node that {outputs} have in common: from the first output the matcher cannot find the others"
         )
-        return [Difference("missing_node", p, g, "outputs that share a node", told)]
+        return [Difference("missing_node", p, g, "outputs that share a node", reason)]
     return []
 
 
@@ -79,7 +79,7 @@ _STAGES = {"mutation": _of_mutation, "meta": _of_meta, "retrace": _of_retrace, "
 
 
 def _clashing_stand_in(variant: Variant) -> Difference | None:
-    """A scalar's stand-in value that stands at more than one place of the trace: all of them become the argument."""
+    """A stand-in value that occurs more than once in the trace: torch replaces every occurrence by the argument."""
     for name, value in variant.scalars.items():
         places = [
             (node, label)
@@ -88,15 +88,15 @@ def _clashing_stand_in(variant: Variant) -> Difference | None:
             if type(literal) in (int, float, bool) and literal == value
         ]
         if len(places) > 1:
-            told = ", ".join(f"{label} of {node.name}" for node, label in places)
+            uses = ", ".join(f"{label} of {node.name}" for node, label in places)
             return Difference(
-                "scalar_literal", places[0][0], None, f"{value} only where '{name}' is", f"{value} is {told}"
+                "scalar_literal", places[0][0], None, f"{value} only where '{name}' is", f"{value} is {uses}"
             )
     return None
 
 
 def _mutation_between(graph: torch.fx.Graph, answer: Answer) -> torch.fx.Node | None:
-    """The first mutating node that lies between the first and the last matched one."""
+    """The first mutating node between the first and the last matched one."""
     from torch._inductor.pattern_matcher import is_mutation_op
 
     if answer.match is None:
@@ -111,7 +111,7 @@ def _mutation_between(graph: torch.fx.Graph, answer: Answer) -> torch.fx.Node | 
 
 
 def _raising_node(variant: Variant) -> torch.fx.Node | None:
-    """The pattern's node whose source line raised, if the trace of the error names one."""
+    """The pattern's node whose source line is in the traceback of the retrace's error, or None."""
     if variant.raised is None:
         return None
     frames = traceback.extract_tb(variant.raised.__traceback__)

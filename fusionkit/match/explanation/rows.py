@@ -1,4 +1,4 @@
-"""Pattern and graph side by side, row by row: what the aligner shows."""
+"""Pattern and graph side by side, row by row, for the aligner view."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fusionkit.match.ops import packet
 
 @dataclass(frozen=True, slots=True)
 class AlignedRow:
-    """One row: a pattern node, the graph node that stands for it, either "" where a side has none.
+    """One row: a pattern node and its graph node, "" if that side has none.
 
-    `state`: "same", "differs", "pattern only" or "graph only". `field`: what differs (the op, an argument's name);
-    `expected` and `actual`: its two values; `types`: the causes that sit in this row.
+    `state`: "same", "differs", "pattern only" or "graph only". `field`: the differing op or argument name;
+    `expected` and `actual`: its two values; `types`: the cause types of this row.
     """
 
     state: str
@@ -44,7 +44,7 @@ class AlignedRow:
 def aligned_rows(
     variant: Variant, alignment: Alignment, differences: Sequence[Difference]
 ) -> tuple[AlignedRow, ...]:
-    """Arguments first, then the pattern's calls in order; what only the graph has stands above what uses it."""
+    """Arguments first, then the pattern's calls in order; a graph-only node comes before its user."""
     rows: list[AlignedRow] = []
     shown: set[torch.fx.Node] = set()
     extra = [step.g for step in alignment.steps if step.kind == "graph_only" and step.g is not None]

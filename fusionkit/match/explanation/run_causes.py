@@ -1,4 +1,4 @@
-"""Causes that no alignment shows and only runs do: switches, windows, other patterns, decomposition tables."""
+"""Causes that only trial runs of the matcher show: switches, windows, other patterns, decomposition tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusionkit.passes.tracing import make_tracer
 
 
 def switch_cause(pattern: str, path: Path | None, config: CompilationConfig) -> Cause | None:
-    """Why a pattern takes no part at all in a compile with `config`; None when it does."""
+    """Why `config` does not enable a pattern at all; None if it does."""
     if path is not None:
         known = {Path(name).resolve() for name in config.pattern_files}
         if path.resolve() in known:
@@ -32,7 +32,7 @@ def switch_cause(pattern: str, path: Path | None, config: CompilationConfig) -> 
 
 
 def switched_on(pattern: str, path: Path | None, config: CompilationConfig) -> CompilationConfig:
-    """The config with the pattern taking part: its flag on, or its file the last one."""
+    """The config with the pattern enabled: its flag on, or its file appended."""
     if path is not None:
         return dataclasses.replace(config, pattern_files=(*config.pattern_files, str(path)))
     flags = {
@@ -42,7 +42,7 @@ def switched_on(pattern: str, path: Path | None, config: CompilationConfig) -> C
 
 
 class RunCauses:
-    """Runs torch's matcher again in other ways, each once, and adds what that shows to explanations."""
+    """Runs torch's matcher under other conditions, once each, and adds the causes found to explanations."""
 
     def __init__(self, matching: Matching, pattern: str, variants: Sequence[Variant]) -> None:
         self._matching = matching
@@ -53,7 +53,7 @@ class RunCauses:
         self._retraced: dict[tuple[str, Variant], Variant] = {}
 
     def add(self, item: SiteExplanation) -> SiteExplanation:
-        """The explanation with what only runs show, before what the alignment shows."""
+        """The explanation with the causes of trial runs before those of the alignment."""
         item = self._of_twin(item)
         if item.causes and item.causes[0].type == "consumed_earlier":
             return dataclasses.replace(
@@ -61,14 +61,14 @@ class RunCauses:
             )
         window = self._window_cause(item)
         if window is not None:
-            told = tuple(cause for cause in item.causes if cause.type != "unexplained")
-            return dataclasses.replace(item, causes=(window, *told))
+            rest = tuple(cause for cause in item.causes if cause.type != "unexplained")
+            return dataclasses.replace(item, causes=(window, *rest))
         if any(cause.type == "decomposition" for cause in item.causes):
             return dataclasses.replace(item, causes=self._with_table(item))
         return item
 
     def _of_twin(self, item: SiteExplanation) -> SiteExplanation:
-        """A variant equal to an earlier one of its group is never tried, whatever becomes of the earlier one."""
+        """The explanation with the cause `duplicate` first if the variant equals another one of its group."""
         own = [variant for variant in self._variants if variant.name == item.pattern]
         twins = [v for v in self._variants if own and v.signature == own[0].signature]
         if len(twins) < 2 or not item.causes or item.causes[0].type != "extra_check":
@@ -82,7 +82,7 @@ class RunCauses:
         return dataclasses.replace(item, causes=(cause, *item.causes))
 
     def _by_equal(self, cause: Cause, item: SiteExplanation) -> Cause:
-        """An earlier pattern that is the same is a duplicate, not a rival."""
+        """`consumed_earlier` as `duplicate` if the earlier pattern is equal to this one."""
         taker = cause.actual.removeprefix("taken by ")
         if self._equals is None:
             trace, device = self._matching.tracer(), self._matching.device
@@ -104,7 +104,7 @@ class RunCauses:
         )
 
     def _window_cause(self, item: SiteExplanation) -> Cause | None:
-        """Whether the pattern takes this site in another window of the same compile."""
+        """The cause `wrong_window` if the pattern matches this site in another window of the same capture."""
         if self._elsewhere is None:
             group = {self._pattern: self._matching.groups[self._pattern]}
             windows = dict.fromkeys(graph.window for graph in self._matching.capture.graphs)
@@ -127,7 +127,7 @@ class RunCauses:
         return None
 
     def _with_table(self, item: SiteExplanation) -> tuple[Cause, ...]:
-        """Whether the pattern would hit here if it were traced with another decomposition table."""
+        """The causes, with another fix for `decomposition` if the pattern hits when traced with another table."""
         if item.place is None or isinstance(item.place.variant, EntryVariant):
             return item.causes
         root = item.place.alignment.roots[0][1]
@@ -155,9 +155,9 @@ class RunCauses:
 
 
 def idle_variants(variants: Sequence[Variant]) -> dict[str, Cause]:
-    """Variants that torch never tries, or cannot hold: name -> why (duplicate, unused_argument, parameter_source).
+    """Variants that can never match: name -> cause (duplicate, unused_argument, parameter_source).
 
-    Of two that are equal in pattern and replacement nothing is lost: that is not told.
+    A duplicate with an equal replacement is left out: it loses nothing.
     """
     idle: dict[str, Cause] = {}
     first: dict[str, Variant] = {}

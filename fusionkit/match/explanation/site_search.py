@@ -1,4 +1,4 @@
-"""Where in a graph a pattern might belong: each place with the nearest variant, laid over it."""
+"""The places of a graph that resemble a pattern, each with its nearest variant and the alignment."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fusionkit.match.explanation.surroundings import Neighbourhood, moved, neigh
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import FORM_OPS
 
-_MOST_TELLING = 3  # ops that are tried as marks of a site
-BUDGETS = (3.0, 7.0)  # costs up to which alignments are looked for, one after the other
-_MOST_ENDS = 8  # ends of a site around one node that are tried, the likeliest first
-_SLACK = 2  # how many nodes more than in the pattern may lie between a telling node and the end of its site
+_MOST_MARKERS = 3  # number of marker ops, around whose nodes sites are searched
+BUDGETS = (3.0, 7.0)  # cost limits of the alignments, tried one after the other
+_MOST_ENDS = 8  # ends of a site around one node that are tried, lowest bound first
+_SLACK = 2  # number of additional nodes that a site may have between a marker node and its end
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place in the graph with the variant that comes nearest; `likeness` orders places, lowest first."""
+    """One place in the graph with its nearest variant; `likeness` orders places, lowest first."""
 
     variant: Variant
     alignment: Alignment
@@ -35,12 +35,12 @@ class Place:
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules whose nodes take part."""
+        """The module paths of the alignment's nodes."""
         return frozenset(module_path(node) for node in self.alignment.graph_nodes)
 
     @property
     def is_near(self) -> bool:
-        """Whether more of the pattern's ops stand here than are absent."""
+        """Whether the place has most of the pattern's ops."""
         same = {p for p, g in self.alignment.pairs.items() if p.target == g.target}
         for step in self.alignment.steps:
             same.update((step.p, *step.members) if step.kind == "composite" else ())
@@ -65,57 +65,57 @@ class Places:
         self._known: dict[tuple[Any, ...], list[tuple[Neighbourhood, Place | None]]] = {}
         self._order = {node: index for index, node in enumerate(self.nodes)}
 
-    def telling(self) -> list[str]:
-        """The ops that say best where this fusion stands: rare in the graph, and no mere change of form; a few."""
+    def markers(self) -> list[str]:
+        """The ops that best identify this fusion's sites: a few that are rare in the graph and not in FORM_OPS."""
         seen = Counter(
             self.calls[node].packet for variant in self.variants for node in dict.fromkeys(variant.calls)
         )
         there = [name for name in seen if self.present[name]]
         order = sorted(there, key=lambda name: (name in FORM_OPS, self.present[name], -seen[name]))
         calls = [node for variant in self.variants for node in variant.calls]
-        return [*wholes_of(calls, self.nodes), *order[:_MOST_TELLING]]
+        return [*wholes_of(calls, self.nodes), *order[:_MOST_MARKERS]]
 
     def find(
         self, free: Sequence[torch.fx.Node] | None = None, budgets: Sequence[float] = BUDGETS
     ) -> list[Place]:
-        """The places around the telling ops (among `free`), in graph order, none twice.
+        """The places around the marker ops (among `free`), in graph order, without overlaps.
 
-        Cheap alignments first: dear ones, up to the last of `budgets`, are looked for only where no cheap one is near.
+        Alignments up to the next of `budgets` are searched only if those within the last one gave no near place.
         """
         nodes = self.nodes if free is None else free
         allowed = None if free is None else set(free)
-        telling = self.telling()
-        found: list[Place] = []
+        markers = self.markers()
+        places: list[Place] = []
         for budget in budgets:
-            found = self._found_within(budget, telling, nodes, allowed)
-            if any(place.is_near for place in found):
+            places = self._places_within(budget, markers, nodes, allowed)
+            if any(place.is_near for place in places):
                 break
-        return self._apart(found)
+        return self._apart(places)
 
-    def _found_within(
+    def _places_within(
         self,
         budget: float,
-        telling: Sequence[str],
+        markers: Sequence[str],
         nodes: Sequence[torch.fx.Node],
         allowed: set[torch.fx.Node] | None,
     ) -> list[Place]:
-        """What one telling op finds nearly right needs no other one; where its places are poor, the next is tried."""
-        found: list[Place] = []
+        """The places around each marker op in turn; nodes of a near place are not searched again."""
+        places: list[Place] = []
         settled: set[torch.fx.Node] = set()
-        for wanted in telling:
+        for wanted in markers:
             for anchor in nodes:
                 if self.calls[anchor].packet != wanted or anchor in settled:
                     continue
                 place = self.around(anchor, budget, allowed)
                 if place is not None and not _mostly_outside(place, allowed):
-                    found.append(place)
+                    places.append(place)
                     settled.update(place.alignment.graph_nodes if place.is_near else ())
-        return found
+        return places
 
     def around(
         self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None = None
     ) -> Place | None:
-        """The nearest variant laid so that `anchor` takes part, with its end among `allowed`, at less than `budget`."""
+        """The nearest variant aligned with `anchor`, with its end among `allowed` and a cost below `budget`."""
         ends = self._ends(anchor, self._reach)
         here = neighbourhood(anchor, ends, self._reach + LONGEST_PASS)
         key = (*here.key, budget, *(allowed is None or end in allowed for end in ends))
@@ -125,9 +125,9 @@ class Places:
             alignment = moved(known.alignment, there, here)
             if alignment is not None:
                 return replace(known, alignment=alignment)
-        found = self._search(anchor, budget, allowed)
-        self._known.setdefault(key, []).append((here, found))
-        return found
+        place = self._search(anchor, budget, allowed)
+        self._known.setdefault(key, []).append((here, place))
+        return place
 
     def _search(
         self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None
@@ -149,7 +149,7 @@ class Places:
         return best
 
     def _ends(self, anchor: torch.fx.Node, steps: int) -> list[torch.fx.Node]:
-        """Nodes at which a site around `anchor` may end: forward, no further than the pattern reaches."""
+        """Nodes at which a site around `anchor` may end: the calls that depend on it, up to `steps` uses away."""
         reached, front = {anchor: None}, [anchor]
         for _ in range(steps):
             front = [
@@ -161,10 +161,10 @@ class Places:
             reached.update(dict.fromkeys(front))
         return list(reached)
 
-    def _apart(self, found: Sequence[Place]) -> list[Place]:
-        """Of places that share most of their nodes only the nearest."""
+    def _apart(self, places: Sequence[Place]) -> list[Place]:
+        """The places in graph order; of those that share most of their nodes only the nearest."""
         kept: list[Place] = []
-        for place in sorted(found, key=lambda item: item.likeness):
+        for place in sorted(places, key=lambda item: item.likeness):
             own = set(place.alignment.pairs.values())
             if not any(2 * len(own & set(other.alignment.pairs.values())) > len(own) for other in kept):
                 kept.append(place)
@@ -172,6 +172,6 @@ class Places:
 
 
 def _mostly_outside(place: Place, allowed: set[torch.fx.Node] | None) -> bool:
-    """Whether a good part of a place belongs to others already, such as to matches: it is no site of its own."""
+    """Whether more than a quarter of a place's nodes are not `allowed`, such as nodes of matches."""
     nodes = place.alignment.graph_nodes
     return allowed is not None and 4 * sum(node not in allowed for node in nodes) > len(nodes)

@@ -1,4 +1,4 @@
-"""What surrounds a node, in a form that can be compared: a model repeats its blocks, so most sites are alike."""
+"""The comparable neighbourhood of a node, by which equal sites of a model's repeated blocks share one alignment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fusionkit.match.explanation.moves import Node, Step
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """The nodes around an anchor in a fixed order; `key` is equal where structure and literals are equal."""
+    """The nodes around an anchor in a fixed order; equal `key` means equal structure and literals."""
 
     key: tuple[Any, ...]
     nodes: tuple[Node, ...]
 
 
 def neighbourhood(anchor: Node, ends: Sequence[Node], depth: int) -> Neighbourhood:
-    """The anchor, `ends` (nodes above it), and everything up to `depth` levels below those."""
+    """The anchor, `ends` (nodes that depend on it), and all their operands up to `depth` levels deep."""
     order: dict[Node, int] = {anchor: 0}
     for end in ends:
         order.setdefault(end, len(order))
@@ -31,7 +31,7 @@ def neighbourhood(anchor: Node, ends: Sequence[Node], depth: int) -> Neighbourho
         for operand in below:
             order.setdefault(operand, len(order))
         front = list(dict.fromkeys(below))
-    key = tuple(_told(node, order) for node in order)
+    key = tuple(_call_form(node, order) for node in order)
     return Neighbourhood((len(ends), *key), tuple(order))
 
 
@@ -39,7 +39,7 @@ def _operands(node: Node) -> list[Node]:
     return node.all_input_nodes if node.op == "call_function" else []
 
 
-def _told(node: Node, order: dict[Node, int]) -> tuple[Any, ...]:
+def _call_form(node: Node, order: dict[Node, int]) -> tuple[Any, ...]:
     if node.op != "call_function":
         return (node.op,)
 
@@ -51,7 +51,7 @@ def _told(node: Node, order: dict[Node, int]) -> tuple[Any, ...]:
 
 
 def moved(alignment: Alignment, old: Neighbourhood, new: Neighbourhood) -> Alignment | None:
-    """An alignment at one place as it is at an equal one; None if it reaches beyond what was compared."""
+    """The alignment of one place moved to an equal one; None if it has nodes outside the compared neighbourhood."""
     there: dict[Any, Any] = dict(zip(old.nodes, new.nodes, strict=True))
     reached: list[Any] = [g for _, g in alignment.roots]
     reached += [

@@ -1,7 +1,7 @@
-"""One variant of a pattern, ready for questions: its trace, and what torch's own matcher says at a node.
+"""One variant of a pattern: its trace, and the answer of torch's own matcher at a node.
 
-Both stages of the matcher are listened to, not written anew: the structure (literals ignored), then the retrace
-at the site's shapes with every literal compared, then the replacement's check.
+The stages are torch's own, observed and not reimplemented: the structure (literals ignored), the retrace at the
+site's shapes with every literal compared, and the replacement's check.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.explanation.calls import ANYTHING
-from fusionkit.match.ops import packet
+from fusionkit.match.ops import node_pairs
 from fusionkit.passes.admission import refuse_replacement
 from fusionkit.passes.registering import (
     PatternClass,
     UnmatchableError,
     argument_names,
+    bind_arguments,
     example_inputs,
     fake_like,
     register_pattern,
@@ -42,10 +43,10 @@ from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retrac
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What torch's matcher says at one node.
+    """The answer of torch's matcher at one node.
 
-    `stage`: "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its own words, or
-    the reason of the refusal; `match`: the match of the structure, where there is one.
+    `stage`: where it stopped: "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its
+    message, or the reason of the refusal; `match`: the structural match, if any.
     """
 
     stage: str
@@ -54,10 +55,10 @@ class Answer:
 
 
 class Variant:
-    """A pattern class, traced at its example inputs, with an entry of torch's matcher of its own.
+    """A pattern class traced on its example inputs, with its own entry of torch's matcher.
 
-    `unmatchable` says why the matcher cannot hold it (None: it can). Raises MisuseError when the pattern cannot
-    be traced at all.
+    `unmatchable`: why torch's matcher cannot represent it, None if it can. Raises MisuseError when the pattern
+    cannot be traced at all.
     """
 
     def __init__(self, pattern: PatternClass, trace: TraceFunction, device: str) -> None:
@@ -82,21 +83,21 @@ class Variant:
 
     @property
     def signature(self) -> str:
-        """What torch tells equal patterns by: the search expression and the graph that it was made from."""
+        """The text by which torch recognises equal patterns: the search expression, and its graph."""
         expression = "" if self._entry is None else PatternPrettyPrinter.run(self._entry.pattern)
         return f"{expression}\n{self.graph}"
 
     def replaces_like(self, other: Variant) -> bool:
-        """Whether both put the same in: then it does not matter which of two equal patterns is registered."""
+        """Whether both replacements have equal traces."""
         graphs = [str(item._traced(item.pattern.replacement, item._device)) for item in (self, other)]
         return graphs[0] == graphs[1]
 
     def stands_in(self, value: Any) -> bool:
-        """Whether a literal of the trace stands for a scalar argument and so matches anything."""
+        """Whether a literal of the trace stands for a scalar argument and so matches any value."""
         return value is ANYTHING or (type(value) in (int, float) and value in self.scalars.values())
 
     def ask(self, node: torch.fx.Node) -> Answer:
-        """Both stages of torch's matcher at one node of a graph, and where it stopped."""
+        """Run torch's matcher at one node of a graph and return where it stopped."""
         if self._entry is None:
             return Answer("structure", "the pattern is not registered")
         match = self._entry.pattern.match(node)
@@ -115,7 +116,7 @@ class Variant:
         return self._judge(match)
 
     def _judge(self, match: Match) -> Answer:
-        """What becomes of a match of the structure: literals at the site's shapes, then the replacement."""
+        """The later stages for a structural match: literals at the site's shapes, then the replacement's check."""
         assert self._entry is not None
         self._raised, self._refusal, self._checked = None, None, False
         taken = bool(self._entry.extra_check(match))
@@ -128,32 +129,29 @@ class Variant:
 
     @property
     def raised(self) -> BaseException | None:
-        """What the last retrace raised."""
+        """The error of the last retrace, if any."""
         return self._raised
 
     def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
-        """The trace at a site's own shapes, node for node: the original's nodes to the new ones.
+        """The trace at a site's own shapes: nodes of `graph` -> nodes of the new trace.
 
-        `bindings`: placeholder -> graph node or literal. None when an argument is not bound or has no value, or
-        when the trace has other ops there. Raises what the pattern raises.
+        `bindings`: placeholder -> graph node or literal. None if an argument is unbound or has no value, or if the
+        trace has other ops there. Raises what the pattern raises.
         """
-        values = [
-            self._value(name, node, bindings) for name, node in zip(self.arguments, self._places, strict=True)
-        ]
+        places = zip(self.arguments, self.placeholders, strict=True)
+        values = [self._value(name, node, bindings) for name, node in places]
         mode = detect_fake_mode(values)
         if mode is None or any(value is None for value in values):
             return None
         with mode, unlogged_retraces():
             fresh = [fake_like(v, str(v.device)) if isinstance(v, torch.Tensor) else v for v in values]
             again = self._remembered(self.pattern.pattern, fresh).graph
-        ours, theirs = list(self.graph.nodes), list(again.nodes)
-        if [packet(node) for node in ours] != [packet(node) for node in theirs]:
-            return None
-        return dict(zip(ours, theirs, strict=True))
+        return node_pairs(self.graph, again)
 
     @property
-    def _places(self) -> list[torch.fx.Node]:
-        return [node for node in self.graph.nodes if node.op == "placeholder"]
+    def placeholders(self) -> list[torch.fx.Node]:
+        """The placeholders of the trace, in the order of the arguments."""
+        return list(self.graph.find_nodes(op="placeholder"))
 
     def _value(self, name: str, place: torch.fx.Node, bindings: Mapping[torch.fx.Node, Any]) -> Any:
         if name in self.scalars:
@@ -163,9 +161,10 @@ class Variant:
 
     def _traced(self, function: Any, device: str) -> torch.fx.Graph:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            tensors = iter([fake_like(tensor, device) for tensor in example_inputs(self.pattern)])
-            given = [self.scalars[n] if n in self.scalars else next(tensors) for n in self.arguments]
-            return self._trace(function, given).graph
+            tensors = [fake_like(tensor, device) for tensor in example_inputs(self.pattern)]
+            return self._trace(
+                function, list(bind_arguments(self.pattern, tensors, self.scalars).values())
+            ).graph
 
     def _register(self, device: str) -> PatternEntry | None:
         scratch = PatternMatcherPass(pass_name="fusionkit_explain")
@@ -174,7 +173,9 @@ class Variant:
         except UnmatchableError as error:
             self.unmatchable = error
             return None
-        entries: Sequence[PatternEntry] = [entry for found in scratch.patterns.values() for entry in found]
+        entries: Sequence[PatternEntry] = [
+            entry for indexed in scratch.patterns.values() for entry in indexed
+        ]
         return entries[0] if entries else None
 
     def _listening(self, fn: Any, args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
@@ -192,7 +193,7 @@ class Variant:
 
 
 def _words_of(failed: Any) -> str:
-    """torch's own words; forming them can raise (pytorch issue 169440)."""
+    """The text of torch's FailedMatch; forming it can raise (pytorch issue 169440)."""
     try:
         return str(failed)
     except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
@@ -200,7 +201,7 @@ def _words_of(failed: Any) -> str:
 
 
 def _crosses_mutation(graph: torch.fx.Graph, match: Match) -> str:
-    """The nodes on both sides of a mutation; "" where none lies between the matched ones."""
+    """One matched node for each mutation region of a match; "" if all are in one region."""
     if should_compute_mutation_region_ids(graph):
         compute_mutation_region_ids(graph)
     regions: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""From an alignment to the region that the replacement computes: the arguments' places, found by numbers."""
+"""From an alignment to the region that a replacement computes: argument bindings are tried on random inputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MOST_TRIALS = 24
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A region that an old variant's replacement computes. `scalars`: (node's index, argument) -> scalar."""
+    """A region that an old variant's replacement computes. `scalars`: (node index, op argument) -> scalar argument."""
 
     region: Region
     scalars: Mapping[tuple[int, str], str]
 
     def settled(self, variant: OldVariant, regions: Sequence[Region]) -> Fit:
-        """Without the numbers that are written down in the variant as they stand in all these regions."""
+        """The fit without the written numbers whose value in all these regions is the variant's own."""
         kept = {
             (index, label): name
             for (index, label), name in self.scalars.items()
@@ -41,15 +41,15 @@ class Fit:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The scalars' values as they stand in the region."""
+        """The scalars' values in the region."""
         return {name: _argument(self.region.nodes[i], label) for (i, label), name in self.scalars.items()}
 
 
 def find_fit(variant: OldVariant, alignment: Alignment, most: int = _MOST_TRIALS) -> Fit | None:
-    """The region at an alignment that the variant's replacement computes; None where none is found.
+    """The region at an alignment that the variant's replacement computes, or None.
 
-    The alignment's own arguments are tried first, then the cuts of the graph above the output that give as many
-    arguments, nearest first, `most` in all. What decides is what the replacement gives on random inputs.
+    Up to `most` candidates are tried: first the region of the alignment's own bindings, then those of other cuts of
+    the graph with as many inputs, likeliest first. The replacement's results on random inputs decide.
     """
     known = _known(variant, alignment)
     outputs = [node for _, node in alignment.roots]
@@ -66,15 +66,14 @@ def find_fit(variant: OldVariant, alignment: Alignment, most: int = _MOST_TRIALS
 
 
 def _known(variant: OldVariant, alignment: Alignment) -> dict[str, Node]:
-    """Argument -> graph node, as far as the alignment tells."""
-    placeholders = [node for node in variant.graph.nodes if node.op == "placeholder"]
-    names = list(variant.examples)
-    bound = {name: alignment.bindings.get(p) for name, p in zip(names, placeholders, strict=True)}
+    """Argument -> graph node, for the arguments that the alignment binds."""
+    placeholders = variant.graph.find_nodes(op="placeholder")
+    bound = {name: alignment.bindings.get(p) for name, p in zip(variant.examples, placeholders, strict=True)}
     return {name: node for name, node in bound.items() if isinstance(node, Node) and not is_number(node)}
 
 
 def _regions(variant: OldVariant, outputs: Sequence[Node], known: Mapping[str, Node]) -> Iterator[Region]:
-    """Regions that may be it, the likeliest first."""
+    """Candidate regions, the likeliest first."""
     names = variant.tensors
     seen: set[tuple[Node, ...]] = set()
     if all(name in known for name in names):
@@ -84,7 +83,7 @@ def _regions(variant: OldVariant, outputs: Sequence[Node], known: Mapping[str, N
         if region is not None:
             yield region
     calls = sum(1 for node in variant.graph.nodes if node.op == "call_function")
-    found: list[tuple[float, int, Region]] = []
+    ranked: list[tuple[float, int, Region]] = []
     for cut in _cuts(outputs, len(names), 2 * calls + 6):
         for order in itertools.permutations(cut):
             if order in seen or not _fit(variant, order):
@@ -92,15 +91,15 @@ def _regions(variant: OldVariant, outputs: Sequence[Node], known: Mapping[str, N
             seen.add(order)
             region = _enclosed(order, outputs)
             if region is not None:
-                found.append((_unlike(variant, order, region, known, calls), len(found), region))
-    for _, _, region in sorted(found, key=lambda item: item[:2]):
+                ranked.append((_unlike(variant, order, region, known, calls), len(ranked), region))
+    for _, _, region in sorted(ranked, key=lambda item: item[:2]):
         yield region
 
 
 def _cuts(outputs: Sequence[Node], width: int, limit: int) -> Iterator[tuple[Node, ...]]:
-    """Sets of `width` nodes that part the outputs from the rest of the graph, those near the outputs first.
+    """Sets of `width` nodes that separate the outputs from the rest of the graph, those near the outputs first.
 
-    The lowest node of the front is either kept as an input or opened, so that each cut comes once.
+    The last node of the front either becomes an input or is replaced by its operands, so that each cut occurs once.
     """
     order = {node: index for index, node in enumerate(outputs[0].graph.nodes)}
     queue: list[tuple[frozenset[Node], frozenset[Node], int]] = [(frozenset(outputs), frozenset(), 0)]
@@ -121,7 +120,7 @@ def _cuts(outputs: Sequence[Node], width: int, limit: int) -> Iterator[tuple[Nod
 
 
 def _fit(variant: OldVariant, order: Sequence[Node]) -> bool:
-    """Whether each node can stand for its argument: a tensor, and a vector where the example is one."""
+    """Whether each node can be bound to its argument: a tensor, floating and a vector if the example is."""
     for name, node in zip(variant.tensors, order, strict=True):
         value, example = node.meta.get("val"), variant.examples[name]
         if not isinstance(value, torch.Tensor) or value.is_floating_point() != example.is_floating_point():
@@ -134,7 +133,7 @@ def _fit(variant: OldVariant, order: Sequence[Node]) -> bool:
 def _unlike(
     variant: OldVariant, order: Sequence[Node], region: Region, known: Mapping[str, Node], calls: int
 ) -> float:
-    """How far a region is from what the pattern and the alignment say of it."""
+    """How much a region differs from the pattern and from the alignment's bindings."""
     cost = 0.5 * abs(len(region.nodes) - calls) + 4.0 * len(region.leaks)
     for name, node in zip(variant.tensors, order, strict=True):
         cost += 3.0 * (region.value(node).dtype != variant.examples[name].dtype)
@@ -156,7 +155,7 @@ def _enclosed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Region | None:
 def _scalar_choices(
     variant: OldVariant, alignment: Alignment, region: Region
 ) -> Iterator[dict[tuple[int, str], str]]:
-    """Where each scalar may stand in the region: where the alignment has it, else at any number that is no size."""
+    """The possible places of the scalars in the region: the aligned one, else that of any float literal."""
     free = [
         (index, label)
         for index, node in enumerate(region.nodes)
@@ -164,15 +163,15 @@ def _scalar_choices(
         if isinstance(value, float)
     ]
     wanted = list(variant.scalars)
-    told = _told_places(variant, alignment, region)
-    written = {told[name]: name for name in variant.written if name in told}
-    options = [[told[name]] if name in told else free for name in wanted]
+    aligned = _aligned_places(variant, alignment, region)
+    written = {aligned[name]: name for name in variant.written if name in aligned}
+    options = [[aligned[name]] if name in aligned else free for name in wanted]
     for chosen in itertools.islice(itertools.product(*options), 8):
         if len(set(chosen)) == len(chosen):
             yield written | dict(zip(chosen, wanted, strict=True))
 
 
-def _told_places(variant: OldVariant, alignment: Alignment, region: Region) -> dict[str, tuple[int, str]]:
+def _aligned_places(variant: OldVariant, alignment: Alignment, region: Region) -> dict[str, tuple[int, str]]:
     index = {node: i for i, node in enumerate(region.nodes)}
     by_value = {value: name for name, value in [*variant.written.items(), *variant.scalars.items()]}
     return {

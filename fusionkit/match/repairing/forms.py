@@ -1,4 +1,4 @@
-"""The forms of a pattern's missed sites: where an old variant's replacement would be right, and what differs there."""
+"""The forms of a pattern's missed sites: regions that an old variant's replacement computes, and their differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusionkit.match.explanation.align import Aligner, Alignment, outputs_of
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.differences import Surroundings, structural_differences
 from fusionkit.match.explanation.literal_differences import literal_differences
-from fusionkit.match.ops import FORM_OPS, packet
+from fusionkit.match.ops import FORM_OPS, node_pairs, packet
 from fusionkit.match.repairing.fits import Fit, find_fit
 from fusionkit.match.repairing.old_variants import OldVariant
 from fusionkit.match.repairing.region import Region, regions_like
@@ -22,18 +22,18 @@ from fusionkit.passes.registering import fake_like
 from fusionkit.passes.tracing import TraceFunction
 
 Node = torch.fx.Node
-_TELLING = 3  # how many of the pattern's rarest ops say where its sites may lie
-_MOST_ALIKE = 2  # how many places that look the same are looked at
-_MOST_KINDS = 60  # kinds of places that are looked at where no alignment led anywhere
+_MOST_MARKERS = 3  # number of the pattern's rarest ops near which sites are searched
+_MOST_ALIKE = 2  # number of places with equal surroundings that are tried
+_MOST_KINDS = 60  # number of kinds of places that are tried if no alignment fits
 _MOST_KIND_TRIALS = 8
-_MOST_FAILURES = 12  # places of one variant at which its replacement does not fit, before giving up
+_MOST_FAILURES = 12  # number of places where a variant's replacement does not fit, before giving up
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form: the old variant that fits, how it fits, every region of the form, and the edits in words.
+    """One form: the old variant, its fit, every region of the form, and one line for each edit.
 
-    `leaking`: regions of the form that have an inner node used outside, which no pattern can take.
+    `leaking`: regions with an inner node that is used outside, which torch's matcher refuses.
     """
 
     variant: OldVariant
@@ -46,39 +46,39 @@ class Form:
 def find_forms(
     variants: Sequence[OldVariant], graphs: Sequence[torch.fx.Graph], taken: set[Node], trace: TraceFunction
 ) -> list[Form]:
-    """Every form that one of the variants could take after a repair, besides what is `taken` already."""
+    """Every form that one of the variants could match after a repair, outside the nodes `taken` by hits."""
     search = _Search(graphs, set(taken), trace)
     for variant in variants:
         search.near(variant)
-    if not search.found and not taken:
+    if not search.forms and not taken:
         for variant in variants:
             search.anywhere(variant)
-    return search.found
+    return search.forms
 
 
 class _Search:
-    """The forms found so far, and the nodes that they or earlier hits cover."""
+    """The forms so far, and the nodes that they or earlier hits cover."""
 
     def __init__(self, graphs: Sequence[torch.fx.Graph], covered: set[Node], trace: TraceFunction) -> None:
         self.graphs = graphs
         self.covered = covered
         self.trace = trace
-        self.found: list[Form] = []
+        self.forms: list[Form] = []
 
     def near(self, variant: OldVariant) -> None:
-        """Look where the alignment lays the variant, the cheapest places first."""
+        """Try the places where the variant can be aligned, lowest cost first."""
         failed: dict[object, int] = {}
         for alignment, graph in _near(variant, self.graphs, self.covered):
             root = alignment.roots[0][1]
             around = _surroundings(root)
-            most = _MOST_FAILURES if not self.found else _MOST_FAILURES // 3
+            most = _MOST_FAILURES if not self.forms else _MOST_FAILURES // 3
             if root in self.covered or failed.get(around, 0) > 1 or sum(failed.values()) >= most:
                 continue
             if not self.take(variant, alignment, graph, find_fit(variant, alignment)):
                 failed[around] = failed.get(around, 0) + 1
 
     def anywhere(self, variant: OldVariant) -> None:
-        """Look at every kind of place, the rarest ops first: for a pattern that is written in quite other ops."""
+        """Try every kind of place, rarest ops first: for a pattern that is written with entirely different ops."""
         outputs = outputs_of(variant.graph)
         if len(outputs) != 1:
             return
@@ -95,7 +95,7 @@ class _Search:
                     self.take(variant, alignment, graph, find_fit(variant, alignment, _MOST_KIND_TRIALS))
 
     def take(self, variant: OldVariant, alignment: Alignment, graph: torch.fx.Graph, fit: Fit | None) -> bool:
-        """Keep the form of a fit, with every region of it that nothing covers yet; whether there was a fit."""
+        """Add the form of a fit with its uncovered regions; returns whether there was a fit."""
         if fit is None:
             return False
         same = [item for item in regions_like(fit.region, self.graphs) if not self.covered & {*item.nodes}]
@@ -104,7 +104,7 @@ class _Search:
             whole = tuple(item for item in same if not item.leaks)
             fit = fit.settled(variant, whole)
             edits = _edits(variant, alignment, fit, graph, self.trace) or ("written anew from the graph",)
-            self.found.append(Form(variant, fit, whole, tuple(item for item in same if item.leaks), edits))
+            self.forms.append(Form(variant, fit, whole, tuple(item for item in same if item.leaks), edits))
         return True
 
 
@@ -135,19 +135,17 @@ def _near(
 
 
 def _reach(pattern: torch.fx.Graph, graph: torch.fx.Graph) -> set[Node]:
-    """The nodes a few steps after two of the pattern's rarest ops, and those that end as it does.
+    """Possible ends of a site: calls a few steps after two of the pattern's rarest ops, and calls like its outputs.
 
-    Every call where the graph has none of its ops.
+    Every call if the graph has none of the pattern's ops.
     """
     calls = [node for node in graph.nodes if node.op == "call_function"]
-    counts: dict[str, int] = {}
-    for node in calls:
-        counts[packet(node)] = counts.get(packet(node), 0) + 1
+    counts = Counter(packet(node) for node in calls)
     own = {packet(node) for node in pattern.nodes if node.op == "call_function"}
-    telling = [name for name in own if counts.get(name)]
-    if not telling:
+    present = [name for name in own if counts[name]]
+    if not present:
         return set(calls)
-    rare = sorted(telling, key=lambda name: (name in FORM_OPS, counts[name]))[:_TELLING]
+    rare = sorted(present, key=lambda name: (name in FORM_OPS, counts[name]))[:_MOST_MARKERS]
     steps = sum(1 for node in pattern.nodes if node.op == "call_function") + 2
     seen: dict[Node, int] = {}
     for name in rare:
@@ -159,7 +157,7 @@ def _reach(pattern: torch.fx.Graph, graph: torch.fx.Graph) -> set[Node]:
 
 
 def _after(front: Sequence[Node], steps: int) -> set[Node]:
-    """The nodes themselves and the calls that use them, up to `steps` further on."""
+    """The nodes themselves and the calls that depend on them, up to `steps` uses away."""
     reached = set(front)
     edge = set(front)
     for _ in range(steps):
@@ -169,7 +167,7 @@ def _after(front: Sequence[Node], steps: int) -> set[Node]:
 
 
 def _surroundings(root: Node, depth: int = 3) -> object:
-    """What a place looks like from its end: ops and dtypes, a few steps up."""
+    """Ops and dtypes of a node and its operands, `depth` levels deep, in comparable form."""
     value = root.meta.get("val")
     below = tuple(_surroundings(node, depth - 1) for node in root.all_input_nodes) if depth else ()
     return (
@@ -182,28 +180,29 @@ def _surroundings(root: Node, depth: int = 3) -> object:
 def _edits(
     variant: OldVariant, alignment: Alignment, fit: Fit, graph: torch.fx.Graph, trace: TraceFunction
 ) -> tuple[str, ...]:
-    """What was changed, one line each."""
+    """The changes, one line each."""
     present = frozenset(packet(node) for node in graph.nodes if node.op == "call_function")
-    stand_ins = set(variant.scalars.values())
-    around = Surroundings(
-        present, lambda value: type(value) in (int, float) and value in stand_ins, outputs_of(variant.graph)
-    )
-    found = structural_differences(alignment, around)
-    found += literal_differences(alignment, _retrace(variant, fit.region, trace), around.stands_in)
+    stands_in = Calls(tuple(variant.scalars.values())).stands_in
+    around = Surroundings(present, stands_in, outputs_of(variant.graph))
+    differences = structural_differences(alignment, around)
+    differences += literal_differences(alignment, _retrace(variant, fit.region, trace), around.stands_in)
     lines = [
         f"{item.type}: {item.expected} -> {item.actual}"
         + (f" (node {item.graph_node.name})" if item.graph_node is not None else "")
-        for item in found
+        for item in differences
     ]
     lifted = [name for name in fit.values if name in variant.written]
     lines += [f"scalar_literal: {variant.written[n]} in both functions -> argument {n}" for n in lifted]
-    lines += [f"parameter_source: a tensor held by the pattern -> argument {name}" for name in variant.held]
+    lines += [
+        f"parameter_source: a tensor held by the pattern -> argument {name}"
+        for name in variant.closure_tensors
+    ]
     lines += [f"unused_argument: {name} -> dropped" for name in variant.dropped]
     return tuple(dict.fromkeys(" ".join(line.split()) for line in lines))
 
 
 def _retrace(variant: OldVariant, region: Region, trace: TraceFunction) -> dict[Node, Node] | None:
-    """The old search function traced at the region's shapes, node for node; None where it has other ops there."""
+    """Nodes of the variant's graph -> nodes of its retrace at the region's shapes; None if the ops differ there."""
     values = [region.value(node) for node in region.inputs]
     mode = detect_fake_mode(values)
     if mode is None:
@@ -214,7 +213,4 @@ def _retrace(variant: OldVariant, region: Region, trace: TraceFunction) -> dict[
             again = variant.trace_search(fresh, trace)
     except USER_CODE_ERRORS:
         return None
-    ours, theirs = list(variant.graph.nodes), list(again.nodes)
-    if [packet(node) for node in ours] != [packet(node) for node in theirs]:
-        return None
-    return dict(zip(ours, theirs, strict=True))
+    return node_pairs(variant.graph, again)

@@ -1,4 +1,4 @@
-"""The text of a repaired pattern file: the old text whole, then one subclass per form, then the new groups."""
+"""The text of a repaired pattern file: the old text, one subclass for each form, and the changed groups."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fusionkit.passes.registering import name_of
 from fusionkit.passes.tracing import TraceFunction
 
 STAND_INS = (0.0113377, 0.0227179, 0.0341551, 0.0457327)
-"""Numbers that stand nowhere else in a trace, by which the tracer knows a scalar argument."""
+"""Numbers that occur nowhere else in a trace, by which the tracer recognises a scalar argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewVariant:
-    """A repaired variant: which old one it derives from, the sites it was written from, and its text.
+    """A repaired variant: the old one, the regions that it was written from, and its text.
 
-    `entry`: it is a hand-written graph entry rather than a class; `name` is then its handler's.
+    `entry`: it is a graph entry and not a class; `name` is then its handler's.
     """
 
     old: OldVariant
@@ -52,7 +52,7 @@ def write_variant(
     edits: Sequence[str],
     trace: TraceFunction,
 ) -> NewVariant:
-    """One subclass of `old` for the form of `regions`. Raises UnexplainedError for a size that only varies."""
+    """One subclass of `old` for the form of `regions`. Raises UnexplainedError for a size that no input explains."""
     cls = f"{_stem(old.group)}Repaired{number}"
     name = f"{name_of(old.pattern)}_repaired_{number}"
     body = write_body(regions, old.tensors, fit.scalars)
@@ -62,10 +62,10 @@ def write_variant(
     if old.rewritten or lifted:
         replacement = _method("replacement", signature, _replacement_body(old, regions[0], fit, trace))
     where = module_path(regions[0].outputs[0]) or regions[0].outputs[0].name
-    told = f"{len(regions)} sites, the first at {where}" if len(regions) > 1 else f"the site at {where}"
+    origin = f"{len(regions)} sites, the first at {where}" if len(regions) > 1 else f"the site at {where}"
     lines = [
         f"class {cls}({old.group}[{old.index}]):",
-        f'    """Written from the graph: {told}."""',
+        f'    """Written from the graph: {origin}."""',
         "",
         *(f"    # {edit}" for edit in edits),
         *([""] if edits else []),
@@ -88,9 +88,9 @@ def write_variant(
 def write_entry_variant(
     fit: Fit, regions: Sequence[Region], old: OldVariant, number: int, edits: Sequence[str]
 ) -> NewVariant:
-    """A graph entry for a form with sizes that only vary, around the old replacement.
+    """A graph entry with the old replacement, for a form with sizes that no input explains.
 
-    Raises MisuseError where the old replacement takes other arguments than the repaired site gives.
+    Raises MisuseError if the old replacement's arguments would have to change.
     """
     if old.rewritten or any(name in old.written for name in fit.values):
         raise MisuseError(
@@ -104,13 +104,13 @@ def write_entry_variant(
         regions,
         [number_of[item] if item in number_of else place_of[item] for item in old.names],
         name=name,
-        told=f"Written from the graph: {len(regions)} sites whose sizes vary.",
+        docstring=f"Written from the graph: {len(regions)} sites whose sizes vary.",
         replacement=f"_{_stem(old.group)}{number}.replacement",
     )
-    held = f"_{_stem(old.group)}{number} = {old.group}[{old.index}]\n\n\n"
+    alias = f"_{_stem(old.group)}{number} = {old.group}[{old.index}]\n\n\n"
     comments = "".join(f"# {edit}\n" for edit in edits)
     return NewVariant(
-        old, tuple(regions), "", name, tuple(edits), held + comments + text, entry=True, fit=fit
+        old, tuple(regions), "", name, tuple(edits), alias + comments + text, entry=True, fit=fit
     )
 
 
@@ -123,7 +123,7 @@ def _replacement_body(old: OldVariant, region: Region, fit: Fit, trace: TraceFun
 def write_file(
     text: str, kept: Mapping[str, Sequence[int]], added: Sequence[NewVariant], subject: str
 ) -> str:
-    """The old text, the new classes, and each changed group anew: kept old variants by index, then the new ones."""
+    """The old text, the new classes, and each changed group: `kept` old variants by index, then the new ones."""
     parts = [text.rstrip() + "\n"]
     parts.append(f"\n\n# Repaired for {subject}: the variants below are written from its graph.\n")
     if not re.search(r"^import torch$", text, re.MULTILINE):
@@ -154,7 +154,7 @@ def _signature(old: OldVariant, fit: Fit, lifted: Sequence[str]) -> str:
 
 
 def _scalars_method(old: OldVariant, lifted: Sequence[str]) -> list[str]:
-    """The stand-ins, where there are more of them than before."""
+    """The method scalars() with the additional stand-ins; none without additional ones."""
     if not lifted:
         return []
     free = [value for value in STAND_INS if value not in old.scalars.values()]

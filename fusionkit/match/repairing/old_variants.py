@@ -1,4 +1,4 @@
-"""What a repair knows of an old variant: its traces, its arguments, and the tensors that it holds itself."""
+"""A variant under repair: its traces, arguments, closure tensors and written numbers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from fusionkit.pattern_files.time_limit import within_limits
 class OldVariant:
     """One variant of the pattern under repair.
 
-    `names`: the arguments that a repaired variant takes, tensors and scalars, in order; `examples`: example
-    tensors of the former; `graph`: the trace of the search function with one placeholder for each of `names`.
-    `held`: name -> a tensor that the pattern holds itself, which becomes an argument. `dropped`: arguments that
-    neither function uses. `written`: name -> a number that is written down in both functions; where the graph has
-    another one, it becomes a scalar argument.
+    `names`: the arguments of a repaired variant, tensors and scalars, in order; `examples`: name -> example tensor;
+    `graph`: the trace of the search function with one placeholder for each of `names`.
+    `closure_tensors`: new argument name -> a tensor that the pattern itself holds. `dropped`: arguments that neither
+    function uses. `written`: name -> a number in the code of both functions; it becomes a scalar argument if the
+    model's graph has another value.
     """
 
     pattern: PatternClass
@@ -48,7 +48,7 @@ class OldVariant:
     examples: Mapping[str, torch.Tensor]
     scalars: Mapping[str, float]
     graph: torch.fx.Graph
-    held: Mapping[str, torch.Tensor]
+    closure_tensors: Mapping[str, torch.Tensor]
     dropped: Mapping[str, torch.Tensor]
     written: Mapping[str, float]
 
@@ -59,44 +59,44 @@ class OldVariant:
 
     @property
     def rewritten(self) -> bool:
-        """Whether the arguments are others than before, so that the replacement has to be written anew."""
-        return bool(self.held or self.dropped)
+        """Whether the arguments change, so that the replacement has to be rewritten."""
+        return bool(self.closure_tensors or self.dropped)
 
     def replacement(self, scalars: Mapping[str, Any]) -> Callable[..., Any]:
-        """The old replacement as a function of `tensors`, with these values for the scalars."""
+        """The old replacement as a function of `tensors`, with these values of the scalars."""
 
         def call(*tensors: torch.Tensor) -> Any:
             given = dict(zip(self.tensors, tensors, strict=True))
-            held = {id(self.held[name]): given[name] for name in self.held}
+            lifted = {id(tensor): given[name] for name, tensor in self.closure_tensors.items()}
             known = {**self.dropped, **given, **scalars}
-            with _Lifted(held):
+            with _Lifted(lifted):
                 return self.pattern.replacement(*(known[name] for name in argument_names(self.pattern)))
 
         return call
 
     def trace_search(self, tensors: Sequence[torch.Tensor], trace: TraceFunction) -> torch.fx.Graph:
-        """The search function traced on other tensors, one for each of `tensors`; placeholders as in `graph`."""
+        """The trace of the search function on these tensors; placeholders as in `graph`."""
         names = argument_names(self.pattern)
-        search = _lifting(self.pattern.pattern, names, {**self.scalars, **self.dropped}, self.held)
+        search = _lifting(self.pattern.pattern, names, {**self.scalars, **self.dropped}, self.closure_tensors)
         return trace(search, tensors).graph
 
     def trace_replacement(
         self, region: Region, trace: TraceFunction
     ) -> tuple[Region, dict[tuple[int, str], str]]:
-        """The replacement traced at a region's shapes, as a region, with the places of its scalars."""
+        """The trace of the replacement at a region's shapes, as a region, with the places of its scalars."""
         values = [region.value(node) for node in region.inputs]
         mode = detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)
         with mode:
             fresh = [fake_like(value, str(value.device)) for value in values]
             graph = _with_numbers(trace(self.replacement(self.scalars), fresh).graph)
         calls = tuple(node for node in graph.nodes if node.op == "call_function")
-        outputs = next(node for node in graph.nodes if node.op == "output").all_input_nodes
-        whole = Region(tuple(_places(graph)), calls, tuple(outputs))
+        outputs = graph.output_node().all_input_nodes
+        whole = Region(tuple(graph.find_nodes(op="placeholder")), calls, tuple(outputs))
         return whole, scalar_places(whole, {**self.scalars, **self.written})
 
 
 def scalar_places(region: Region, scalars: Mapping[str, float]) -> dict[tuple[int, str], str]:
-    """Where the stand-ins of the scalars stand in a trace: (index of the node, argument) -> scalar."""
+    """The places of the scalars' stand-ins in a trace: (node index, op argument) -> scalar."""
     by_value = {single(value): name for name, value in scalars.items()}
     places = {}
     for index, node in enumerate(region.nodes):
@@ -107,14 +107,14 @@ def scalar_places(region: Region, scalars: Mapping[str, float]) -> dict[tuple[in
 
 
 def single(value: float) -> float:
-    """The number as float32 holds it: a trace has it rounded on one side where the other writes it out."""
+    """The number rounded to float32: one of two traces may have it rounded, the other as written."""
     return float(np.float32(value))
 
 
 def read_variant(
     pattern: PatternClass, group: str, index: int, trace: TraceFunction, device: str
 ) -> OldVariant:
-    """Trace a variant as it is, whatever keeps it from being registered. Raises MisuseError where it cannot be."""
+    """Trace a variant, even one that cannot be registered. Raises MisuseError when it cannot be traced."""
     scalars = scalars_of(pattern)
     names = argument_names(pattern)
     wanted = [name for name in names if name not in scalars]
@@ -123,11 +123,15 @@ def read_variant(
         examples = dict(zip(wanted, tensors, strict=True))
         try:
             with within_limits(f"pattern {name_of(pattern)}: tracing it"):
-                found = _held_tensors(pattern, [(examples | scalars)[name] for name in names])
-                held = dict(zip(_free_names(names, found), found, strict=True))
-                given = examples | {name: mode.from_tensor(tensor) for name, tensor in held.items()}
-                graph = trace(_lifting(pattern.pattern, names, scalars, held), [*given.values()]).graph
-                new = trace(_lifting(pattern.replacement, names, scalars, held), [*given.values()]).graph
+                own = _find_closure_tensors(pattern, [(examples | scalars)[name] for name in names])
+                closure_tensors = dict(zip(_free_names(names, own), own, strict=True))
+                given = examples | {
+                    name: mode.from_tensor(tensor) for name, tensor in closure_tensors.items()
+                }
+                graph, new = (
+                    trace(_lifting(function, names, scalars, closure_tensors), [*given.values()]).graph
+                    for function in (pattern.pattern, pattern.replacement)
+                )
                 new = _with_numbers(new)
         except USER_CODE_ERRORS as error:
             what = (str(error).splitlines() or ["?"])[0]
@@ -136,13 +140,13 @@ def read_variant(
             ) from error
     dropped = _drop_unused(graph, new, given)
     kept = {name: tensor for name, tensor in given.items() if name not in dropped}
-    order = (*kept, *scalars) if held or dropped else tuple(names)
-    written = _written_numbers(graph, new, [*names, *held], scalars)
-    return OldVariant(pattern, group, index, order, kept, scalars, graph, held, dropped, written)
+    order = (*kept, *scalars) if closure_tensors or dropped else tuple(names)
+    written = _written_numbers(graph, new, [*names, *closure_tensors], scalars)
+    return OldVariant(pattern, group, index, order, kept, scalars, graph, closure_tensors, dropped, written)
 
 
 def _with_numbers(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """Write out the fractions that a trace leaves away because they are their op's default."""
+    """Add the float arguments that a trace omits because they are their op's default."""
     for node in graph.nodes:
         schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
         if schema is None:
@@ -157,7 +161,7 @@ def _with_numbers(graph: torch.fx.Graph) -> torch.fx.Graph:
 def _written_numbers(
     graph: torch.fx.Graph, new: torch.fx.Graph, names: Sequence[str], scalars: Mapping[str, float]
 ) -> dict[str, float]:
-    """Fractions that stand in both traces and are no stand-ins, under free names."""
+    """Non-integral numbers that both traces have and that are no stand-ins, under free names."""
 
     def fractions(trace: torch.fx.Graph) -> list[float]:
         values = [v for n in trace.nodes if n.op == "call_function" for v in operands(n).values()]
@@ -175,31 +179,28 @@ def _written_numbers(
 def _drop_unused(
     graph: torch.fx.Graph, new: torch.fx.Graph, given: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Take the placeholders that neither trace uses out of the search function's; their arguments."""
+    """Remove the placeholders that neither trace uses from `graph`; returns their arguments."""
     dropped = {}
-    for (name, tensor), node, other in zip(given.items(), _places(graph), _places(new), strict=True):
+    places = (trace.find_nodes(op="placeholder") for trace in (graph, new))
+    for (name, tensor), node, other in zip(given.items(), *places, strict=True):
         if not node.users and not other.users:
             graph.erase_node(node)
             dropped[name] = tensor
     return dropped
 
 
-def _places(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    return [node for node in graph.nodes if node.op == "placeholder"]
-
-
 def _lifting(
     function: Callable[..., Any],
     names: Sequence[str],
     scalars: Mapping[str, Any],
-    held: Mapping[str, torch.Tensor],
+    closure_tensors: Mapping[str, torch.Tensor],
 ) -> Callable[..., Any]:
-    """A pattern's function over its tensors and the lifted ones, scalars at their stand-ins."""
-    wanted = [*(name for name in names if name not in scalars), *held]
+    """A pattern's function of its tensors and closure tensors, with the scalars at their stand-ins."""
+    wanted = [*(name for name in names if name not in scalars), *closure_tensors]
 
     def search(*tensors: torch.Tensor) -> Any:
         given = dict(zip(wanted, tensors, strict=True))
-        with _Lifted({id(held[name]): given[name] for name in held}):
+        with _Lifted({id(tensor): given[name] for name, tensor in closure_tensors.items()}):
             known = {**given, **scalars}
             return function(*(known[name] for name in names))
 
@@ -217,20 +218,20 @@ def _free_names(names: Sequence[str], wanted: Sequence[Any], stem: str = "weight
         yield name
 
 
-def _held_tensors(pattern: PatternClass, arguments: Sequence[Any]) -> list[torch.Tensor]:
-    """Real tensors that the search function works with and that nobody gave it, in the order of their use."""
-    with torch.no_grad(), _Held(arguments) as seen:
+def _find_closure_tensors(pattern: PatternClass, arguments: Sequence[Any]) -> list[torch.Tensor]:
+    """Real tensors that the search function uses and that are no arguments, in the order of their use."""
+    with torch.no_grad(), _ClosureTensors(arguments) as collector:
         pattern.pattern(*arguments)
-    found: list[torch.Tensor] = seen.found
-    return found
+    tensors: list[torch.Tensor] = collector.tensors
+    return tensors
 
 
-class _Held(TorchFunctionMode):
-    """Collects the tensors that appear from nowhere: neither given nor made by a call under the mode."""
+class _ClosureTensors(TorchFunctionMode):
+    """Collects the tensors that are neither arguments nor results of a call within the mode."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         super().__init__()
-        self.found: list[torch.Tensor] = []
+        self.tensors: list[torch.Tensor] = []
         self._known: list[Any] = [*given]
 
     def __torch_function__(
@@ -238,21 +239,18 @@ class _Held(TorchFunctionMode):
     ) -> Any:
         tree_map(self._look, (args, kwargs or {}))
         made = func(*args, **(kwargs or {}))
-        tree_map(self._keep, made)
+        tree_map(self._known.append, made)
         return made
 
     def _look(self, value: Any) -> None:
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return
-        if value.device.type != "meta" and not any(value is known for known in (*self._known, *self.found)):
-            self.found.append(value)
-
-    def _keep(self, value: Any) -> None:
-        self._known.append(value)
+        if value.device.type != "meta" and not any(value is known for known in (*self._known, *self.tensors)):
+            self.tensors.append(value)
 
 
 class _Lifted(TorchFunctionMode):
-    """Puts arguments in the place of the tensors that a pattern holds."""
+    """Replaces a pattern's closure tensors by arguments."""
 
     def __init__(self, places: Mapping[int, Any]) -> None:
         super().__init__()

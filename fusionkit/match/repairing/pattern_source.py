@@ -1,4 +1,4 @@
-"""The file that a repair starts from: a pattern file's or a kit pattern's text and groups."""
+"""The source of a repair: text and groups of a pattern file or of a kit pattern's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusionkit.pattern_files.pattern_file import read_pattern_file
 
 @dataclass(frozen=True, slots=True)
 class PatternSource:
-    """`label`: how the pattern was named; `groups`: names of the file's lists -> classes."""
+    """`label`: the name or path that the caller gave; `groups`: names of the file's lists -> classes."""
 
     label: str
     file_name: str
@@ -26,7 +26,7 @@ class PatternSource:
 
 
 def read_source(pattern: str | Path) -> PatternSource:
-    """Load a pattern file, or the file of a kit pattern. Raises MisuseError when there is none, or it cannot be used."""
+    """Load a pattern file, or the file of a kit pattern. Raises MisuseError if it is missing or cannot be used."""
     path = Path(pattern)
     if path.suffix != ".py":
         path = _kit_file(str(pattern))
@@ -34,9 +34,9 @@ def read_source(pattern: str | Path) -> PatternSource:
 
 
 def groups_of_file(path: Path, *, with_entries: bool = False) -> dict[str, Sequence[PatternClass]]:
-    """The `...PatternGroup` lists of a file, on request with its graph entries as one more group, tried first.
+    """The `...PatternGroup` lists of a file; `with_entries` adds its graph entries as a first group.
 
-    Raises MisuseError when it has graph entries only.
+    Raises MisuseError when it has neither.
     """
     file = read_pattern_file(path)
     groups: dict[str, Sequence[PatternClass]] = dict(file.groups)

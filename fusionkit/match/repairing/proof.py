@@ -1,4 +1,4 @@
-"""Hits of pattern groups in a capture's graphs, counted by torch's matcher, and the proof of each one."""
+"""Hits of pattern groups in a capture's graphs, by torch's matcher, and the numeric proof of each one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.numeric.replay import SiteReplay
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.match_pass import PatternMatchPass
-from fusionkit.passes.registering import PatternClass, activations_of, argument_names, name_of
+from fusionkit.passes.registering import (
+    PatternClass,
+    activations_of,
+    argument_names,
+    name_of,
+    replacement_of,
+)
 from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.pattern_files.time_limit import TimeLimitError
@@ -28,7 +34,7 @@ Candidate = tuple[Region, Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One site that a pattern takes. `verdict` and `reason`: of the comparison, None where none was asked for."""
+    """One hit. `verdict` and `reason`: of the numeric comparison; None and "" without one."""
 
     anchor: str
     module: str
@@ -53,10 +59,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The hits of some groups. `by_name`: the classes that could be registered; `unusable`: why others could not.
+    """The hits of pattern groups. `by_name`: the registered classes; `unusable`: name -> why a class is not registered.
 
-    `refused`: variant -> why a site that it matched was not replaced. `endless`: unusable classes whose code does
-    not end in time.
+    `refused`: variant -> why a match of it was not replaced. `endless`: unusable classes that exceed the time limit.
     """
 
     graphs: Mapping[int, CapturedGraph]
@@ -68,11 +73,11 @@ class Matched:
 
     @property
     def count(self) -> int:
-        """How many sites are replaced."""
+        """Number of hits."""
         return len(self.hits)
 
     def hits_of(self, pattern: PatternClass) -> int:
-        """How many sites one class takes."""
+        """Number of hits of one class."""
         return sum(self.by_name.get(hit.variant) is pattern for hit in self.hits)
 
     def nodes(self) -> list[list[torch.fx.Node]]:
@@ -85,15 +90,15 @@ class Matched:
     def prove(
         self, seed: int, variants: set[str], entries: Mapping[torch.fx.Node, Candidate] | None = None
     ) -> list[Hit]:
-        """Every hit, those of the named variants compared; sites that compute the same are compared once.
+        """Every hit, with the numeric comparison for the named variants; equal sites are compared once.
 
-        `entries`: last node of a site -> the region and what a graph entry puts in its place.
+        `entries`: last node of a site -> its region and the replacement of the graph entry.
         """
         known: dict[Any, tuple[Verdict, str]] = {}
         hits = []
         for hit in self.hits:
             if hit.variant not in variants:
-                hits.append(_told(hit))
+                hits.append(_hit_of(hit))
             elif hit.variant in self.by_name:
                 hits.append(self._proven(hit, seed, known))
             else:
@@ -107,9 +112,9 @@ class Matched:
                 try:
                     replay = prove(region, candidate, seed=seed, name=f"{hit.variant}:{hit.anchor}")
                 except USER_CODE_ERRORS as error:
-                    return _told(hit, Verdict.FAIL, f"the replacement raised {error}")
-                return _told(hit, replay.verdict, replay.reason)
-        return _told(hit, Verdict.INCONCLUSIVE, "this site was not written from")
+                    return _hit_of(hit, Verdict.FAIL, f"the replacement raised {error}")
+                return _hit_of(hit, replay.verdict, replay.reason)
+        return _hit_of(hit, Verdict.INCONCLUSIVE, "the graph entry was not written from this site")
 
     def _proven(self, hit: SiteMatch, seed: int, known: dict[Any, tuple[Verdict, str]]) -> Hit:
         pattern = self.by_name[hit.variant]
@@ -121,7 +126,7 @@ class Matched:
         if key not in known:
             replay = _compare(pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}")
             known[key] = (replay.verdict, replay.reason) if isinstance(replay, SiteReplay) else replay
-        return _told(hit, *known[key])
+        return _hit_of(hit, *known[key])
 
 
 def match_groups(
@@ -130,11 +135,11 @@ def match_groups(
     """Match the groups in copies of the graphs, in order; a class that cannot be registered is left out."""
     device = device_of(graphs)
     matcher, groups, unusable, endless = _usable(groups, capture.decompositions, device)
-    found = [
+    matches = [
         match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
     ]
-    hits = [match for match in found if match.status == "hit"]
-    refused = {match.variant: str(match.reason) for match in found if match.status != "hit"}
+    hits = [match for match in matches if match.status == "hit"]
+    refused = {match.variant: str(match.reason) for match in matches if match.status != "hit"}
     by_name = {name_of(pattern): pattern for classes in groups.values() for pattern in classes}
     by_index = {graph.key.index: graph for graph in graphs}
     return Matched(by_index, tuple(hits), by_name, unusable, refused, endless)
@@ -145,7 +150,7 @@ def _usable(
 ) -> tuple[PatternMatchPass, Mapping[str, Sequence[PatternClass]], dict[str, str], frozenset[str]]:
     """A match pass over the classes that can be registered, and why the others cannot.
 
-    The error of a class names it, so that only the rest is tried again: code that does not end is waited for once.
+    A class is left out as soon as an error names it, so that the time limit of endless code is waited for only once.
     """
     unusable: dict[str, str] = {}
     endless: set[str] = set()
@@ -153,13 +158,13 @@ def _usable(
         try:
             return match_pass_for(groups, decompositions, device), groups, unusable, frozenset(endless)
         except MisuseError as error:
-            found = _refused(error, groups, decompositions, device)
-            if found is None and not any(isinstance(group, FileGroup) for group in groups.values()):
+            failure = _refused(error, groups, decompositions, device)
+            if failure is None and not any(isinstance(group, FileGroup) for group in groups.values()):
                 raise
-        if found is None:  # an entry it is then
+        if failure is None:  # then a graph entry failed: drop the entries
             groups = {name: list(group) for name, group in groups.items()}
             continue
-        refused, why = found
+        refused, why = failure
         unusable[name_of(refused)] = str(why)
         if isinstance(why, TimeLimitError):
             endless.add(name_of(refused))
@@ -172,7 +177,7 @@ def _usable(
 def _refused(
     error: MisuseError, groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str
 ) -> tuple[PatternClass, MisuseError] | None:
-    """The class that the error names, else the first one that cannot be registered even alone, and why."""
+    """The class that the error names, else the first one that cannot be registered alone, with its error."""
     classes = [pattern for group in groups.values() for pattern in group]
     named = [pattern for pattern in classes if str(error).startswith(f"pattern {name_of(pattern)}: ")]
     if len(named) == 1:
@@ -202,17 +207,13 @@ def _compare(
     seed: int,
     name: str,
 ) -> SiteReplay | tuple[Verdict, str]:
-    def replacement(*tensors: torch.Tensor) -> Any:
-        given = dict(zip(names, tensors, strict=True)) | dict(literals)
-        return pattern.replacement(*(given[argument] for argument in argument_names(pattern)))
-
     eps = literals.get("eps")
     drawn = activations_of(pattern)
     floating = [region.value(node).is_floating_point() for node in region.inputs]
     try:
         return prove(
             region,
-            replacement,
+            replacement_of(pattern, names, literals),
             eps=float(eps) if isinstance(eps, int | float) else None,
             activations=[i for i, argument in enumerate(names) if argument in drawn and floating[i]],
             seed=seed,
@@ -225,11 +226,11 @@ def _compare(
 
 
 def _numbers(region: Region) -> tuple[Any, ...]:
-    """The literals, and the shapes, strides and dtypes of the inputs: what the computation depends on."""
+    """The literals of a region, and the shapes, strides and dtypes of its inputs."""
     literals = [str([a for a in node.args if not isinstance(a, torch.fx.Node)]) for node in region.nodes]
     values = [region.value(node) for node in region.inputs]
     return (*literals, *((tuple(v.shape), v.stride(), v.dtype) for v in values))
 
 
-def _told(hit: SiteMatch, verdict: Verdict | None = None, reason: str = "") -> Hit:
+def _hit_of(hit: SiteMatch, verdict: Verdict | None = None, reason: str = "") -> Hit:
     return Hit(hit.anchor, hit.module, hit.source, hit.graph_index, hit.variant, verdict, reason)

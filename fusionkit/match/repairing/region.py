@@ -1,4 +1,4 @@
-"""A region of a captured graph: the nodes between some inputs and some outputs, and its other occurrences."""
+"""A region of a captured graph: the nodes between inputs and outputs, and other regions of the same form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOW = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`inputs`: nodes outside, in the order of the arguments; `nodes`: operands before users; `outputs`: of `nodes`."""
+    """`inputs`: the live-in nodes, in argument order; `nodes`: operands before users; `outputs`: some of `nodes`."""
 
     inputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
@@ -30,7 +30,7 @@ class Region:
 
     @property
     def leaks(self) -> tuple[Node, ...]:
-        """Nodes that are no output and are used outside: torch's matcher takes no region that has one."""
+        """Nodes that are no output but are used outside: torch's matcher refuses a region with such a node."""
         inside = set(self.nodes)
         return tuple(
             node
@@ -39,7 +39,7 @@ class Region:
         )
 
     def value(self, node: Node) -> torch.Tensor:
-        """The fake tensor of an input or node. Raises MisuseError where there is none."""
+        """The fake tensor of an input or node. Raises MisuseError if it has none."""
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             raise MisuseError(
@@ -49,9 +49,9 @@ class Region:
 
 
 def enclose(inputs: Sequence[Node], outputs: Sequence[Node], *, limit: int = _LIMIT) -> Region:
-    """The region from `inputs` to `outputs`: everything that the outputs are computed from, down to the inputs.
+    """The region from `inputs` to `outputs`: every node that the outputs depend on, up to the inputs.
 
-    Raises MisuseError when something else than the inputs is reached, or an input is not.
+    Raises MisuseError if another live-in is needed, or if no output depends on an input.
     """
     stops, seen, order = set(inputs), set[Node](), list[Node]()
 
@@ -59,9 +59,7 @@ def enclose(inputs: Sequence[Node], outputs: Sequence[Node], *, limit: int = _LI
         if node in seen:
             return
         seen.add(node)
-        if node in stops:
-            return
-        if is_number(node):
+        if node in stops or is_number(node):
             return
         if node.op != "call_function":
             raise MisuseError(
@@ -82,9 +80,9 @@ def enclose(inputs: Sequence[Node], outputs: Sequence[Node], *, limit: int = _LI
 
 
 def region_of_nodes(chosen: Iterable[Node]) -> Region:
-    """The region of exactly these nodes, with the casts at its entry and the cast at its exit that belong to it.
+    """The region of exactly these nodes, with the casts of its inputs and output that belong to it.
 
-    Raises MisuseError for a node that calls nothing, or when the nodes' results meet again behind a node left out.
+    Raises MisuseError for a node that is no call, or if a path between the nodes leads through another node.
     """
     inside = set(chosen)
     for node in inside:
@@ -107,7 +105,7 @@ def region_of_nodes(chosen: Iterable[Node]) -> Region:
 
 
 def region_like(region: Region, anchor: Node) -> Region | None:
-    """The region of the same form whose first output is `anchor`; None where the graph differs there.
+    """The region of the same form with `anchor` as first output; None if the graph differs there.
 
     Same form: the same ops in the same dataflow with the same dtypes; numbers and devices may differ.
     """
@@ -123,8 +121,8 @@ def region_like(region: Region, anchor: Node) -> Region | None:
                 break
         else:
             return None
-    found = [known.get(node) for node in (*region.inputs, *region.nodes)]
-    if any(node is None for node in found) or not _apart(region, known):
+    partners = [known.get(node) for node in (*region.inputs, *region.nodes)]
+    if any(node is None for node in partners) or not _apart(region, known):
         return None
     return Region(
         tuple(known[node] for node in region.inputs),
@@ -136,26 +134,26 @@ def region_like(region: Region, anchor: Node) -> Region | None:
 def regions_like(region: Region, graphs: Iterable[torch.fx.Graph]) -> list[Region]:
     """Every region of the same form in these graphs, `region` itself included, in graph order."""
     target = region.outputs[0].target
-    found = [
+    candidates = [
         region_like(region, node)
         for graph in graphs
         for node in graph.nodes
         if node.op == "call_function" and node.target == target
     ]
-    return [item for item in found if item is not None]
+    return [item for item in candidates if item is not None]
 
 
 def form_of(region: Region) -> Any:
-    """What regions of one form share, hashable."""
+    """A hashable key that is equal for regions of one form."""
     number = {node: f"in{i}" for i, node in enumerate(region.inputs)}
     number |= {node: f"n{i}" for i, node in enumerate(region.nodes)}
     rows = []
     for node in region.nodes:
         leaves, spec = tree_flatten((list(node.args), node.kwargs))
         if node.target is operator.getitem:
-            leaves[1] = str(leaves[1])  # which output it is belongs to the form
-        told = tuple(number[x] if isinstance(x, Node) and x in number else _kind(x) for x in leaves)
-        rows.append((str(node.target), told, str(spec)))
+            leaves[1] = str(leaves[1])  # the index of the output is part of the form
+        operand_forms = tuple(number[x] if isinstance(x, Node) and x in number else _kind(x) for x in leaves)
+        rows.append((str(node.target), operand_forms, str(spec)))
     return (tuple(rows), tuple(number[node] for node in region.outputs))
 
 
@@ -183,9 +181,9 @@ def _stands_for(region: Region, ours: Node, theirs: Node, known: dict[Node, Node
 
 
 def _apart(region: Region, known: Mapping[Node, Node]) -> bool:
-    """Whether each node of the region has a node of its own: one cannot stand for two."""
-    found = [known[node] for node in region.nodes if node in known]
-    return len(set(found)) == len(found)
+    """Whether no two nodes of the region have one partner."""
+    partners = [known[node] for node in region.nodes if node in known]
+    return len(set(partners)) == len(partners)
 
 
 def is_number(node: Node) -> bool:
@@ -194,7 +192,7 @@ def is_number(node: Node) -> bool:
 
 
 def _kind(value: Any) -> Any:
-    """What must agree of a literal: everything but a number's value, and devices."""
+    """The part of a literal that is equal within a form: numbers and devices by type, anything else by value."""
     if isinstance(value, bool | str | None):
         return ("exactly", value)
     if isinstance(value, int | float | torch.SymInt | torch.SymFloat | Node):
@@ -205,7 +203,7 @@ def _kind(value: Any) -> Any:
 
 
 def entry_cast(node: Node, inside: set[Node]) -> bool:
-    """Whether an input is the site's own cast to float32, so that what it casts is the true input."""
+    """Whether a node is the site's own cast of an input to float32, used inside only: its operand is the true input."""
     source = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
     return (
         is_cast(node)
@@ -217,7 +215,7 @@ def entry_cast(node: Node, inside: set[Node]) -> bool:
 
 
 def _edge_casts(inside: set[Node]) -> set[Node]:
-    """Casts up at the entry whose users are all inside, and the one cast down behind a single output."""
+    """The site's casts of its inputs to float32, and the cast of a single output to half precision."""
     operands = {operand for node in inside for operand in node.all_input_nodes} - inside
     casts = {node for node in operands if entry_cast(node, inside)}
     ends = [node for node in inside if any(user not in inside for user in node.users)]
@@ -228,7 +226,7 @@ def _edge_casts(inside: set[Node]) -> set[Node]:
 
 
 def _between(outputs: Sequence[Node], inputs: Mapping[Node, Any], inside: set[Node]) -> Node | None:
-    """A node outside through which one output reaches an input of the region."""
+    """An input of the region that depends on an output through outside nodes, or None."""
     order = {node: index for index, node in enumerate(outputs[0].graph.nodes)}
     last = max(order[node] for node in inputs) if inputs else -1
     queue = [user for node in outputs for user in node.users if user not in inside]

@@ -1,4 +1,4 @@
-"""Regions as a user chooses them: by node names, or by source lines of the model."""
+"""Regions by the user's choice: node names, or source lines of the model."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def regions_of_names(graph: CapturedGraph, names: Sequence[str]) -> list[Region]:
-    """The regions of the named nodes, one for each part of them that hangs together, in graph order.
+    """The regions of the named nodes, one for each connected part, in graph order.
 
-    Raises MisuseError for a name that the graph does not have, and where parts of different forms meet again
-    behind a node that was left out.
+    Raises MisuseError for a name that the graph does not have, and if a path between parts of different forms leads
+    through a node that was not named.
     """
     by_name = {node.name: node for node in graph.nodes}
     unknown = [name for name in names if name not in by_name]
@@ -29,32 +29,32 @@ def regions_of_names(graph: CapturedGraph, names: Sequence[str]) -> list[Region]
             f"node '{unknown[0]}' is not in graph {graph.key.index}; give node names of `fusionkit capture`"
         )
     chosen = [by_name[name] for name in dict.fromkeys(names)]
-    parts = _hanging_together(chosen)
+    parts = _connected_parts(chosen)
     if len(parts) < 2:
         return [region_of_nodes(chosen)]
     regions = [region_of_nodes(part) for part in parts]
     if len({form_of(region) for region in regions}) > 1:
         whole = region_of_nodes(chosen)
-        if len(_hanging_together(whole.nodes)) == 1:
+        if len(_connected_parts(whole.nodes)) == 1:
             return [whole]
     return regions
 
 
 def regions_of_lines(graph: CapturedGraph, lines: str) -> list[Region]:
-    """One region for each time that the source lines `file:first-last` (or `file:line`) ran, in graph order.
+    """One region for each execution of the source lines `file:first-last` (or `file:line`), in graph order.
 
-    A node belongs to the lines if any frame of its recorded stack lies in them. Nodes of one run hang together
-    and were made by one module. Raises MisuseError when no node comes from these lines.
+    A node belongs to the lines if any frame of its recorded stack does. The nodes of one execution are connected,
+    within one module or its submodules. Raises MisuseError when no node comes from these lines.
     """
     file, first, last = parse_lines(lines)
     chosen = [node for node in graph.nodes if node.op == "call_function" and _ran_at(node, file, first, last)]
     if not chosen:
         raise MisuseError(f"no node of graph {graph.key.index} comes from {lines}; see the sources in a dump")
-    return [region_of_nodes(part) for part in _runs(chosen)]
+    return [region_of_nodes(part) for part in _connected_parts(chosen, _one_module)]
 
 
 def module_chain(graph: CapturedGraph, anchor: torch.fx.Node) -> list[torch.fx.Node]:
-    """The connected calls of the anchor's module up to and including the last one that depends on the anchor."""
+    """The calls of the anchor's module that the last call depending on the anchor depends on, in graph order."""
     module = module_path(anchor)
     own = [node for node in graph.nodes if node.op == "call_function" and module_path(node) == module]
     after = {anchor}
@@ -70,11 +70,11 @@ def module_chain(graph: CapturedGraph, anchor: torch.fx.Node) -> list[torch.fx.N
 
 
 def parse_lines(text: str) -> tuple[str, int, int]:
-    """`file:10-20` as file, first and last line. Raises MisuseError for another form."""
-    found = re.fullmatch(r"(.+):(\d+)(?:-(\d+))?", text)
-    if found is None or int(found[3] or found[2]) < int(found[2]):
+    """`file:10-20` as file, first and last line. Raises MisuseError for any other form."""
+    match = re.fullmatch(r"(.+):(\d+)(?:-(\d+))?", text)
+    if match is None or int(match[3] or match[2]) < int(match[2]):
         raise MisuseError(f"'{text}' is no line range; write file.py:10-20")
-    return found[1], int(found[2]), int(found[3] or found[2])
+    return match[1], int(match[2]), int(match[3] or match[2])
 
 
 def _ran_at(node: torch.fx.Node, file: str, first: int, last: int) -> bool:
@@ -85,16 +85,11 @@ def _ran_at(node: torch.fx.Node, file: str, first: int, last: int) -> bool:
     return False
 
 
-def _runs(chosen: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
-    """The chosen nodes in groups that hang together within one module (or one below the other)."""
-    return _hanging_together(chosen, _one_module)
-
-
-def _hanging_together(
+def _connected_parts(
     chosen: Sequence[torch.fx.Node],
     joined_by: Callable[[torch.fx.Node, torch.fx.Node], bool] | None = None,
 ) -> list[list[torch.fx.Node]]:
-    """The nodes in connected groups, in the order of their first nodes; `joined_by`: which edges count, all by default."""
+    """The nodes in connected groups, by first node; `joined_by`: which edges connect, default all."""
     group = {node: {node} for node in chosen}
     for node in chosen:
         for operand in node.all_input_nodes:

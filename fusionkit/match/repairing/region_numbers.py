@@ -1,4 +1,4 @@
-"""What a region computes, on random inputs of its own shapes: a first look, and the proof against float64."""
+"""Running a region on random inputs of its own shapes: a quick comparison, and the proof against float64."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from torch.utils._pytree import tree_leaves, tree_map
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.repairing.region import Region, is_number
 from fusionkit.numeric.replay import SiteReplay, replay_site
-from fusionkit.numeric.samples import random_like
+from fusionkit.numeric.samples import as_gains, random_like
 
-_CLOSE = 0.05  # relative error that two roundings of one computation in bfloat16 stay well below
+_CLOSE = 0.05  # a relative error well above the rounding of one computation in bfloat16
 
 
 def region_function(region: Region, *, cast_to: torch.dtype | None = None) -> Callable[..., Any]:
     """The region's own nodes as a function of its inputs, to be run on CPU tensors.
 
-    `cast_to`: the dtype that a single output is cast to behind the region. Raises MisuseError when a size of the
-    region is symbolic: then there is nothing to run.
+    `cast_to`: the dtype to cast a single output to. Raises MisuseError when a size of the region is symbolic.
     """
     for node in region.nodes:
         symbolic = next((operand for operand in node.all_input_nodes if is_number(operand)), None)
@@ -48,13 +47,13 @@ def region_function(region: Region, *, cast_to: torch.dtype | None = None) -> Ca
 
 
 def random_inputs(region: Region, seed: int) -> list[torch.Tensor]:
-    """CPU tensors of the inputs' sizes, strides and dtypes: normal values; vectors as gains away from 0 and 1."""
+    """CPU tensors of the inputs' sizes, strides and dtypes: normal values; vectors are gains away from 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     return [_draw(region.value(node), generator) for node in region.inputs]
 
 
 def plausible(region: Region, candidate: Callable[..., Any], seed: int = 0) -> bool:
-    """Whether `candidate`, on the region's inputs, gives about what the region gives: a sieve, no proof."""
+    """Whether `candidate` gives about the region's results on its inputs: a filter, no proof."""
     try:
         inputs = random_inputs(region, seed)
         with torch.no_grad():
@@ -78,10 +77,10 @@ def prove(
     seed: int = 0,
     name: str = "site",
 ) -> SiteReplay:
-    """`candidate` against the region's own nodes and their float64 reference, at the region's shapes.
+    """Compare `candidate` with the region's own nodes and their float64 reference, at the region's shapes.
 
-    Where the candidate gives another dtype and everything behind the region casts to it, that cast counts as
-    part of the region. Raises what the candidate raises on the first call.
+    If the candidate of a single-output region returns another dtype, the region's output is cast to it before the
+    comparison. Raises what the candidate raises on the first call.
     """
     inputs = random_inputs(region, seed)
     with torch.no_grad():
@@ -109,10 +108,7 @@ def _draw(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if not value.is_floating_point():
         return like.zero_()
     drawn = random_like(like, 1.0, generator)
-    if value.dim() == 1:
-        sign = torch.where(torch.rand(drawn.shape, generator=generator) < 0.5, -1.0, 1.0)
-        drawn = (sign * (1.5 + 0.25 * drawn.float().clamp(-2, 2))).to(value.dtype)
-    return drawn
+    return as_gains(drawn.float(), generator).to(value.dtype) if value.dim() == 1 else drawn
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Repair a pattern that misses sites: a new file, its variants written from the graph, proven to hit and to be right."""
+"""Repair a pattern that misses sites: a new file with variants written from the graph, each proven to hit and equal."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ SCHEMA = "fusionkit.repair/1"
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """`before` and `after`: hits with the old and the new file, counted by torch's matcher on the same graphs.
+    """`before` and `after`: hits with the old and the new file, by torch's matcher on the same graphs.
 
-    `sites`: every hit of the new file. `missed`: the sites that stay missed with it, explained. `edits`: variant
-    -> what was changed in it. `text`: the new file, None unless `offered`; `reason` says why or why not.
+    `sites`: every hit of the new file. `missed`: explanations of the sites that it still misses. `edits`: variant ->
+    its changes. `text`: the new file, None unless `offered`; `reason`: why it is offered or not.
     """
 
     pattern: str
@@ -70,7 +70,7 @@ class RepairReport:
         }
 
     def write(self, out: Path) -> Path:
-        """Write the new file. Raises MisuseError when no repair is offered, or something stands at `out`."""
+        """Write the new file. Raises MisuseError when no repair is offered, or `out` exists."""
         if self.text is None:
             raise MisuseError(f"no repair of {self.pattern} is offered: {self.reason}")
         if out.exists():
@@ -83,11 +83,11 @@ def repair(
 ) -> RepairReport:
     """Write variants of `pattern` (a kit name or a pattern file's path) for the sites of `capture` that it misses.
 
-    Nothing is compiled, and the old file stays as it is. The graphs are those of `config`'s window. The new file
-    is offered only if torch's matcher counts more hits with it and every new hit's replacement is equal to the
-    site's own nodes, on random inputs of the site's shapes, within the kit's tolerance of their float64
-    reference. Raises MisuseError for a pattern that does not exist or load, or none of whose variants can be
-    traced, or a capture without such a window.
+    Nothing is compiled, and the old file stays unchanged. The graphs are those of `config`'s window. The new file
+    is offered only if torch's matcher counts more hits with it and every new hit's replacement equals the site's
+    own nodes on random inputs of the site's shapes, within the kit's tolerance of their float64 reference. Raises
+    MisuseError for a pattern that does not exist, does not load or has no traceable variant, and for a capture
+    without this window.
     """
     use_target(current_target() or "cpu")
     window = (config or CompilationConfig()).window
@@ -115,25 +115,25 @@ class _Repair:
         forms = find_forms(variants, [graph.module.graph for graph in self.graphs], taken, self.trace)
         written = self.write(forms)
         if not written:
-            return self.refused(before, self.nothing_found(before, forms, untraceable))
+            return self.refused(before, self.why_nothing_written(before, forms, untraceable))
         return self.judge(before, written)
 
     def old_variants(self, before: Matched) -> tuple[list[OldVariant], list[str]]:
-        """What can be read of each variant, and the errors of the others; endless code is not tried again."""
-        found, failed = [], []
+        """The variants that can be traced, and the errors of the others; endless code is not run again."""
+        variants, failed = [], []
         for group, classes in self.source.groups.items():
             for index, pattern in enumerate(classes):
                 if name_of(pattern) in before.endless:
                     failed.append(before.unusable[name_of(pattern)])
                     continue
                 try:
-                    found.append(read_variant(pattern, group, index, self.trace, self.device))
+                    variants.append(read_variant(pattern, group, index, self.trace, self.device))
                 except MisuseError as error:
                     failed.append(str(error))
-        return found, failed
+        return variants, failed
 
     def write(self, forms: Sequence[Form]) -> list[NewVariant]:
-        """One class per form, more where a size varies, a graph entry where it takes too many values for that."""
+        """One class for each form, several if a size varies, a graph entry if it has too many values for that."""
         written: list[NewVariant] = []
         for form in forms:
             if not form.regions:
@@ -151,7 +151,7 @@ class _Repair:
         return written
 
     def judge(self, before: Matched, written: list[NewVariant]) -> RepairReport:
-        """Load what was written, match, prove each new hit; leave out what gains nothing or is wrong."""
+        """Load the written variants, match, prove each new hit; drop variants without a hit or with a wrong one."""
         wrong, refused = "", ""
         for _ in range(3):
             text = self.text(before, written)
@@ -175,10 +175,10 @@ class _Repair:
         if bad or len(hits) <= before.count:
             return self.refused(before, f"hits would go from {before.count} to {len(hits)}")
         edits = {variant.name: variant.edits for variant in written}
-        told = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
+        reason = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
         missed = self.still_missed(text)
         return RepairReport(
-            self.source.label, before.count, len(hits), tuple(hits), edits, text, True, told, missed
+            self.source.label, before.count, len(hits), tuple(hits), edits, text, True, reason, missed
         )
 
     def text(self, before: Matched, written: Sequence[NewVariant]) -> str:
@@ -194,13 +194,13 @@ class _Repair:
             return match_groups(self.capture, self.graphs, groups_of_file(path, with_entries=True))
 
     def still_missed(self, text: str) -> tuple[SiteExplanation, ...]:
-        """The sites that the new file misses, with the causes as explain tells them."""
+        """Explanations of the sites that the new file misses."""
         with tempfile.TemporaryDirectory() as folder:
             path = write_text(Path(folder) / self.source.file_name, text)
             window = self.graphs[0].window
             try:
                 reports = explain_capture(self.capture, path, window=window)
-            except MisuseError:  # what was proven stays so, if it cannot be explained any further
+            except MisuseError:  # the proven hits count even if the misses cannot be explained
                 return ()
         return tuple(_placed(site, folder) for report in reports for site in report.missed)
 
@@ -208,7 +208,7 @@ class _Repair:
         hits = tuple(before.prove(self.seed, set()))
         return RepairReport(self.source.label, before.count, before.count, hits, {}, None, False, reason)
 
-    def nothing_found(self, before: Matched, forms: Sequence[Form], untraceable: Sequence[str]) -> str:
+    def why_nothing_written(self, before: Matched, forms: Sequence[Form], untraceable: Sequence[str]) -> str:
         leaking = [region for form in forms for region in form.leaking]
         if leaking:
             node = leaking[0].leaks[0]
@@ -219,11 +219,11 @@ class _Repair:
         if untraceable:
             return untraceable[0]
         more = f"{before.count} sites hit already, and no other place" if before.count else "no place"
-        return f"{more} of this graph computes what the replacement gives; nothing to write from"
+        return f"{more} of this graph computes what the replacement computes; there is no variant to write"
 
 
 def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:
-    """Without the folder that the new file stood in while it was explained."""
+    """The explanation without the temporary folder of the new file in its sources."""
     causes = [
         dataclasses.replace(cause, pattern_source=cause.pattern_source.replace(f"{folder}/", ""))
         for cause in site.causes
@@ -232,7 +232,7 @@ def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:
 
 
 def _why_dropped(wrong: str, refused: str) -> str:
-    """Why no variant that was written is left."""
+    """Why all written variants were dropped."""
     if wrong:
         return f"the written variants break numerics: {wrong}"
     if refused:

@@ -1,4 +1,4 @@
-"""Write a pattern file from chosen sites of a graph: inputs at the true entry, literals as they stand, hits counted."""
+"""Write a pattern file from chosen sites of a graph, and count its hits by torch's matcher."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ SCHEMA = "fusionkit.synthesize/1"
 
 @dataclass(frozen=True, slots=True)
 class SynthesisReport:
-    """`sites`: regions of the chosen forms in the graphs; `hits`: how many of them the file takes, by torch's matcher.
+    """`sites`: number of regions of the chosen forms; `hits`: number of them that the file matches.
 
-    `besides`: how many other places it takes. `reason`: why it does not take a site that was chosen, "" where it
-    takes each one; such a file is not written.
-    `taken`: for each class the fused op of its replacement with the error that was measured, or None: then the
-    replacement repeats the search part and is the user's to write.
+    `besides`: number of matches elsewhere. `reason`: why the file misses a chosen site, "" if it misses none; a file
+    with a reason is not written. `taken`: for each class the fused op of its replacement with the measured error, or
+    None: then the replacement repeats the search part, for the user to rewrite.
     """
 
     name: str
@@ -50,12 +49,12 @@ class SynthesisReport:
             "hits": self.hits,
             "besides": self.besides,
             "reason": self.reason,
-            "replacements": [{"class": cls, "taken": told} for cls, told in self.taken],
+            "replacements": [{"class": cls, "taken": op} for cls, op in self.taken],
             "text": self.text,
         }
 
     def write(self, out: Path) -> Path:
-        """Write the file. Raises MisuseError when it misses a chosen site, or something stands at `out` already."""
+        """Write the file. Raises MisuseError when it misses a chosen site, or `out` exists."""
         if self.reason:
             raise MisuseError(f"{out}: not written, {self.reason}")
         if out.exists():
@@ -71,11 +70,11 @@ def synthesize(
     lines: str | None = None,
     window: str = "before-freezing",
 ) -> SynthesisReport:
-    """Write a pattern file named `name` for the chosen `nodes`, or for the source `lines` (`file.py:10-20`) of the model.
+    """Write a pattern file named `name` for the chosen `nodes`, or the model's source `lines` (`file.py:10-20`).
 
-    Every other site of the same form is found and fitted too. Sites of different forms give one class each. A
-    replacement is taken from a fused op only if that is equal on target cpu (see synthesis_ops). Raises
-    MisuseError when nothing or both is chosen, for an unknown node, or for a size that nothing explains.
+    It also covers every other site of the same form. Each form gives one class. A fused op becomes the replacement
+    only if it is equal on target cpu (see synthesis_ops). Raises MisuseError unless exactly one of `nodes` and
+    `lines` is given, for an unknown node, and for a size that no input explains.
     """
     use_target(current_target() or "cpu")
     if bool(nodes) == bool(lines):
@@ -86,20 +85,19 @@ def synthesize(
     names = FusionNames(name)
     forms: list[WrittenForm] = []
     chosen = _chosen(graphs, nodes, lines)
-    for found in _forms(graphs, chosen):
-        forms += write_forms(found, names, len(forms) + 1, take_op(found[0]))
+    for same_form in _forms(graphs, chosen):
+        forms += write_forms(same_form, names, len(forms) + 1, take_op(same_form[0]))
     text = write_group(forms, names, capture.subject)
     with tempfile.TemporaryDirectory() as folder:
         path = write_text(Path(folder) / names.file, text)
         matched = match_groups(capture, graphs, groups_of_file(path))
     regions = [region for form in forms for region in form.regions]
-    hits = _hits_of(regions, matched)
-    taking = [hit for hit in hits if hit is not None]
+    taking = [hit for hit in _hits_of(regions, matched) if hit is not None]
     return SynthesisReport(
         name,
         sites=len(regions),
         hits=len(taking),
-        taken=tuple(map(_told, forms)),
+        taken=tuple(map(_taken_of, forms)),
         text=text,
         besides=matched.count - len(set(taking)),
         reason=_why_missed(chosen, matched),
@@ -107,28 +105,28 @@ def synthesize(
 
 
 def _hits_of(regions: Sequence[Region], matched: Matched) -> list[int | None]:
-    """The number of the hit that covers each region, None where none does."""
+    """The number of the hit that covers each region, or None."""
     of_node = {node: number for number, nodes in enumerate(matched.nodes()) for node in nodes}
     covering = [{of_node.get(node) for node in region.nodes} for region in regions]
     return [numbers.pop() if len(numbers) == 1 else None for numbers in covering]
 
 
 def _why_missed(chosen: Sequence[Region], matched: Matched) -> str:
-    """What keeps the file from the first chosen site that it misses; "" where it takes them all."""
+    """Why the file misses a chosen site; "" if it misses none."""
     hits = _hits_of(chosen, matched)
     missed = [region for region, hit in zip(chosen, hits, strict=True) if hit is None]
     if not missed:
         return ""
-    told = f"it takes {len(chosen) - len(missed)} of {len(chosen)} chosen sites and misses '{missed[0].outputs[0].name}'"
+    summary = f"it takes {len(chosen) - len(missed)} of {len(chosen)} chosen sites and misses '{missed[0].outputs[0].name}'"
     for reason in (*matched.unusable.values(), *matched.refused.values()):
-        return f"{told}: {reason}"
+        return f"{summary}: {reason}"
     if missed[0].leaks:
-        return f"{told}: inner node '{missed[0].leaks[0].name}' is used outside; choose its users as well"
-    return f"{told}; choose the nodes of one fusion from its inputs to its output"
+        return f"{summary}: inner node '{missed[0].leaks[0].name}' is used outside; choose its users as well"
+    return f"{summary}; choose the nodes of one fusion from its inputs to its output"
 
 
 def _chosen(graphs: Sequence[CapturedGraph], nodes: Sequence[str], lines: str | None) -> list[Region]:
-    """The chosen sites, in every graph that has them."""
+    """The chosen sites of every graph that has them."""
     chosen: list[Region] = []
     problem: MisuseError | None = None
     for graph in graphs:
@@ -148,7 +146,7 @@ def _chosen(graphs: Sequence[CapturedGraph], nodes: Sequence[str], lines: str | 
 
 
 def _forms(graphs: Sequence[CapturedGraph], chosen: Sequence[Region]) -> list[list[Region]]:
-    """The regions of each chosen form in the graphs, the chosen one first: it gives the arguments their names."""
+    """The regions of each chosen form in the graphs, the chosen one first: it determines the argument names."""
     forms: dict[Any, list[Region]] = {}
     for region in chosen:
         if form_of(region) not in forms:
@@ -159,10 +157,10 @@ def _forms(graphs: Sequence[CapturedGraph], chosen: Sequence[Region]) -> list[li
 
 
 def draft_pattern(graph: CapturedGraph, anchor: str, *, model: str, op: str) -> str:
-    """Source of a pattern file for the chain around node `anchor`, its replacement taken from a fused op if one is equal.
+    """Source of a pattern file for the chain around node `anchor`, with a fused op as replacement if one is equal.
 
-    The chain: every call that the anchor's own module made, from which the anchor is reached, and that is
-    reached from it. Values from outside it become arguments. Raises MisuseError for an unknown node.
+    The chain: the calls of the anchor's own module that it depends on or that depend on it (see module_chain). Their
+    live-ins become arguments. Raises MisuseError for an unknown node.
     """
     use_target(current_target() or "cpu")
     by_name = {node.name: node for node in graph.nodes}
@@ -175,7 +173,7 @@ def draft_pattern(graph: CapturedGraph, anchor: str, *, model: str, op: str) -> 
     return write_group(write_forms([region], names, 1, take_op(region)), names, model)
 
 
-def _told(form: WrittenForm) -> tuple[str, str | None]:
+def _taken_of(form: WrittenForm) -> tuple[str, str | None]:
     if form.taken is None:
         return form.cls, None
     return form.cls, f"{form.taken.form.op}, equal on target cpu: {form.taken.error}"

@@ -1,4 +1,4 @@
-"""Fused ops that a replacement may be taken from, and the trial of each against a region, on numbers."""
+"""Fused ops for written replacements, and the numeric trial of each against a region."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _kit: Any = torch.ops.fusionkit
 class FusedForm:
     """One way to call a fused op; `call` computes it.
 
-    `text`: statements, the last one the value; {0}, {1}, ... stand for the tensors, {eps} for the number. `below`:
-    by how many dims the other tensors are to have less than the first; a batch of 1 would broadcast otherwise.
+    `text`: statements, the last one an expression; {0}, {1}, ... are the tensors, {eps} the number. `below`: how many
+    dims less than the first tensor the others must have, since a batch of 1 would broadcast; None: any.
     """
 
     op: str
@@ -46,122 +46,48 @@ _NORM = "torch.ops.fusionkit.layer_norm_scale_shift"
 _WIDE = "{1} = torch.cat(({1}, {1}), dim=-1)\n{2} = torch.cat(({2}, {2}), dim=-1)\n"
 
 # Signatures: torch_npu 2.13 npu_native_functions.yaml and op-plugin docs; layer_norm_scale_shift is the kit's own.
-# The plainest way of calling an op stands first.
+# The simplest call of an op comes first.
 FORMS: tuple[FusedForm, ...] = (
-    FusedForm(
-        "npu_rms_norm",
-        2,
-        True,
-        f"{_RMS}({{0}}, {{1}}, {{eps}})[0]",
-        lambda x, w, eps: _npu.npu_rms_norm(x, w, eps)[0],
-    ),
-    FusedForm(
-        "npu_rms_norm",
-        2,
-        True,
-        f"{_RMS}({{0}}, 1.0 + {{1}}.float(), {{eps}})[0]",
-        lambda x, w, eps: _npu.npu_rms_norm(x, 1.0 + w.float(), eps)[0],
-    ),
-    FusedForm(
-        "npu_add_rms_norm",
-        3,
-        True,
-        "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::2]",
-        lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::2],
-    ),
-    FusedForm(
-        "npu_add_rms_norm",
-        3,
-        True,
-        "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::-2]",
-        lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::-2],
-    ),
-    FusedForm(
-        "npu_rotary_mul",
-        3,
-        False,
-        f'{_TURN}({{0}}, {{1}}, {{2}}, "half")',
-        lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "half"),
-        below=0,
-    ),
-    FusedForm(
-        "npu_rotary_mul",
-        3,
-        False,
-        f'{_TURN}({{0}}, {{1}}, {{2}}, "interleave")',
-        lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "interleave"),
-        below=0,
-    ),
-    FusedForm(
-        "npu_rotary_mul",
-        3,
-        False,
-        f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "half").to({{0}}.dtype)',
-        lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "half").to(x.dtype),
-        below=0,
-    ),
-    FusedForm(
-        "npu_rotary_mul",
-        3,
-        False,
-        f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "interleave").to({{0}}.dtype)',
-        lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "interleave").to(x.dtype),
-        below=0,
-    ),
-    FusedForm(
-        "npu_rotary_mul",
-        3,
-        False,
-        f'{_WIDE}{_TURN}({{0}}, {{1}}, {{2}}, "half")',
-        lambda x, c, s: _npu.npu_rotary_mul(x, _both(c), _both(s), "half"),
-        below=0,
-    ),
+    FusedForm("npu_rms_norm", 2, True, f"{_RMS}({{0}}, {{1}}, {{eps}})[0]",
+              lambda x, w, eps: _npu.npu_rms_norm(x, w, eps)[0]),
+    FusedForm("npu_rms_norm", 2, True, f"{_RMS}({{0}}, 1.0 + {{1}}.float(), {{eps}})[0]",
+              lambda x, w, eps: _npu.npu_rms_norm(x, 1.0 + w.float(), eps)[0]),
+    FusedForm("npu_add_rms_norm", 3, True, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::2]",
+              lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::2]),
+    FusedForm("npu_add_rms_norm", 3, True, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::-2]",
+              lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::-2]),
+    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}, {{1}}, {{2}}, "half")',
+              lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "half"), below=0),
+    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}, {{1}}, {{2}}, "interleave")',
+              lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "interleave"), below=0),
+    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "half").to({{0}}.dtype)',
+              lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "half").to(x.dtype), below=0),
+    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "interleave").to({{0}}.dtype)',
+              lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "interleave").to(x.dtype), below=0),
+    FusedForm("npu_rotary_mul", 3, False, f'{_WIDE}{_TURN}({{0}}, {{1}}, {{2}}, "half")',
+              lambda x, c, s: _npu.npu_rotary_mul(x, _both(c), _both(s), "half"), below=0),
     FusedForm("npu_swiglu", 1, False, "torch.ops.npu.npu_swiglu({0}, -1)", lambda x: _npu.npu_swiglu(x, -1)),
-    FusedForm(
-        "npu_swiglu",
-        2,
-        False,
-        "torch.ops.npu.npu_swiglu(torch.cat(({0}, {1}), dim=-1), -1)",
-        lambda x, y: _npu.npu_swiglu(torch.cat((x, y), dim=-1), -1),
-        below=0,
-    ),
-    FusedForm(
-        "npu_gelu",
-        1,
-        False,
-        'torch.ops.npu.npu_gelu({0}, approximate="tanh")',
-        lambda x: _npu.npu_gelu(x, approximate="tanh"),
-    ),
-    FusedForm(
-        "npu_gelu",
-        1,
-        False,
-        'torch.ops.npu.npu_gelu({0}, approximate="none")',
-        lambda x: _npu.npu_gelu(x, approximate="none"),
-    ),
+    FusedForm("npu_swiglu", 2, False, "torch.ops.npu.npu_swiglu(torch.cat(({0}, {1}), dim=-1), -1)",
+              lambda x, y: _npu.npu_swiglu(torch.cat((x, y), dim=-1), -1), below=0),
+    FusedForm("npu_gelu", 1, False, 'torch.ops.npu.npu_gelu({0}, approximate="tanh")',
+              lambda x: _npu.npu_gelu(x, approximate="tanh")),
+    FusedForm("npu_gelu", 1, False, 'torch.ops.npu.npu_gelu({0}, approximate="none")',
+              lambda x: _npu.npu_gelu(x, approximate="none")),
     FusedForm("npu_fast_gelu", 1, False, "torch.ops.npu.npu_fast_gelu({0})", lambda x: _npu.npu_fast_gelu(x)),
-    FusedForm(
-        "layer_norm_scale_shift",
-        3,
-        True,
-        f"{_NORM}({{0}}, {{1}}, {{2}}, {{eps}})",
-        lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a, b, eps),
-        below=0,
-    ),
-    FusedForm(
-        "layer_norm_scale_shift",
-        3,
-        True,
-        f"{_NORM}({{0}}, {{1}}.unsqueeze(1), {{2}}.unsqueeze(1), {{eps}})",
-        lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a.unsqueeze(1), b.unsqueeze(1), eps),
-        below=1,
-    ),
-)
+    FusedForm("layer_norm_scale_shift", 3, True, f"{_NORM}({{0}}, {{1}}, {{2}}, {{eps}})",
+              lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a, b, eps), below=0),
+    FusedForm("layer_norm_scale_shift", 3, True, f"{_NORM}({{0}}, {{1}}.unsqueeze(1), {{2}}.unsqueeze(1), {{eps}})",
+              lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a.unsqueeze(1), b.unsqueeze(1), eps), below=1),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOp:
-    """A fused op that computes a region. `order`: input number for each tensor of `form`; `eps`: its place, if any."""
+    """A fused op that computes a region.
+
+    `order`: input index for each tensor of `form`; `eps`: (node index, op argument) of the number, `value`: its
+    value, both None for a form without one.
+    """
 
     form: FusedForm
     order: tuple[int, ...]
@@ -170,7 +96,7 @@ class TakenOp:
     replays: tuple[SiteReplay, ...]
 
     def lines(self, names: Sequence[str], eps: str | None) -> list[str]:
-        """The statements that return the value; `eps` stands for the number where it is an argument."""
+        """The statements that return the value; `eps`: the argument's name if the number is an argument."""
         tensors = [names[index] for index in self.order]
         text = self.form.text.format(*tensors, eps=eps if eps is not None else repr(self.value))
         *before, last = text.splitlines()
@@ -178,19 +104,21 @@ class TakenOp:
 
     @property
     def error(self) -> str:
-        """The largest differences over all comparisons, in words."""
-        found = [r.comparison for replay in self.replays for r in replay.regimes if r.comparison is not None]
-        parts = [part for item in found for part in (item.outputs or (item,))]
+        """One line: the largest differences over all comparisons."""
+        comparisons = [
+            r.comparison for replay in self.replays for r in replay.regimes if r.comparison is not None
+        ]
+        parts = [part for item in comparisons for part in (item.outputs or (item,))]
         largest = max((part.max_abs for part in parts if part.max_abs == part.max_abs), default=0.0)
         relative = max((part.mean_rel for part in parts if part.mean_rel == part.mean_rel), default=0.0)
         return f"largest difference {largest:.3g}, mean relative difference {relative:.3g} at most"
 
 
 def take_op(region: Region) -> TakenOp | None:
-    """The first fused op of the table that is equal to the region on target cpu, in every binding of its arguments.
+    """The first fused op of the table that equals the region on target cpu, over all bindings of its arguments.
 
     Equal: within the kit's tolerance of the region's float64 reference, at the region's own shapes, for each of
-    several seeds. None where no op is.
+    several seeds. None if there is no such op.
     """
     for form, order, place in _bindings(region):
         value = None if place is None else _number(region, place)

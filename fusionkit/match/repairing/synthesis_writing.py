@@ -16,7 +16,7 @@ from fusionkit.match.repairing.writing import Body, parts_to_write, write_body
 from fusionkit.pattern_files.naming import FusionNames
 
 _TEMPLATE = '''class {cls}:
-    """{told}"""
+    """{docstring}"""
 
     @staticmethod
     def create(dtype):
@@ -47,7 +47,7 @@ _TEMPLATE = '''class {cls}:
 
 @dataclass(frozen=True, slots=True)
 class WrittenForm:
-    """One class of the file: its regions, the fused op that was taken, and its text."""
+    """One class of the file: its regions, the fused op of its replacement, and its text."""
 
     cls: str
     regions: tuple[Region, ...]
@@ -59,7 +59,7 @@ class WrittenForm:
 def write_forms(
     regions: Sequence[Region], names: FusionNames, number: int, taken: TakenOp | None
 ) -> list[WrittenForm]:
-    """The class for one form, the `number`-th of its file; one more for each value of a size that only varies."""
+    """The class for one form, the `number`-th of its file; one for each value of a size that no input explains."""
     arguments = argument_names_for(regions[0])
     scalars = _scalars_of(regions)
     parts = parts_to_write(regions, arguments, scalars)
@@ -84,7 +84,7 @@ def _write_form(
     where = module_path(first.outputs[0]) or "the model"
     text = _TEMPLATE.format(
         cls=cls,
-        told=f"{len(first.nodes)} nodes of {where} ({source_line(first.outputs[0]) or first.outputs[0].name}).",
+        docstring=f"{len(first.nodes)} nodes of {where} ({source_line(first.outputs[0]) or first.outputs[0].name}).",
         inputs="\n".join(" " * 20 + _example(first.value(node), dtype) for node in first.inputs),
         scalars=_scalars_method(scalars),
         signature=signature,
@@ -107,7 +107,7 @@ def write_group(forms: Sequence[WrittenForm], names: FusionNames, subject: str) 
 
 
 def argument_names_for(region: Region) -> list[str]:
-    """`x` for the first tensor, `weight` for vectors, `other` for the rest; numbered where there are more."""
+    """`x` for the first tensor, `weight` for vectors, `other` for the rest; numbered from the second of a kind."""
     made: list[str] = []
     for node in region.inputs:
         value = region.value(node)
@@ -121,8 +121,8 @@ def argument_names_for(region: Region) -> list[str]:
 
 
 def _scalars_of(regions: Sequence[Region]) -> dict[tuple[int, str], str]:
-    """A scalar argument for each fraction that differs between the sites."""
-    found: dict[tuple[int, str], str] = {}
+    """A scalar argument for each float literal that differs between the sites."""
+    scalars: dict[tuple[int, str], str] = {}
     for index, node in enumerate(regions[0].nodes):
         for label, value in operands(node).items():
             others = (
@@ -130,9 +130,9 @@ def _scalars_of(regions: Sequence[Region]) -> dict[tuple[int, str], str]:
                 if isinstance(value, float)
                 else set()
             )
-            if len(others) > 1 and len(found) < len(STAND_INS):
-                found[index, label] = "eps" if not found else f"eps_{len(found) + 1}"
-    return found
+            if len(others) > 1 and len(scalars) < len(STAND_INS):
+                scalars[index, label] = "eps" if not scalars else f"eps_{len(scalars) + 1}"
+    return scalars
 
 
 def _scalars_method(scalars: dict[tuple[int, str], str]) -> str:

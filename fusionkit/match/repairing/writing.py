@@ -1,4 +1,4 @@
-"""Source of a pattern's body, written from one or several regions of one form: straight-line aten calls."""
+"""Source of a pattern's body for one or several regions of one form: straight-line aten calls."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SIZES = frozenset(
     {"size", "shape", "split_size", "split_sizes", "repeats", "start", "end", "normalized_shape", "length"}
 )
 _WIDTH = 92
-_MOST_PARTS = 6  # variants that are written for one form because a size only varies
+_MOST_PARTS = 6  # number of variants for one form with a size that no input explains
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`lines`: the statements, the last one returns. `used`: the arguments that occur in them."""
+    """`lines`: the statements, ending with a return. `used`: the arguments that occur in them."""
 
     lines: tuple[str, ...]
     used: frozenset[str]
@@ -43,11 +43,10 @@ def write_body(
 ) -> Body:
     """The body of a function of `names` (one for each input) that computes what the regions compute.
 
-    The regions are of one form and their nodes stand in one order (as `regions_like` gives them). Literals stand
-    as in the graph; a dim is computed from the rank where the sites' ranks differ; a size is computed from the
-    inputs wherever that is right at every site. `scalars`: (index of a node, argument of its op) -> the
-    parameter that stands there. Raises UnexplainedError for a number that differs between the sites and that
-    nothing explains.
+    The regions have one form and one node order (as from `regions_like`). Literals are those of the graph; a dim is
+    computed from the rank if the sites' ranks differ; a size is computed from the inputs if the expression is right
+    at every site. `scalars`: (node index, op argument) -> the parameter to write there. Raises UnexplainedError for
+    a number that differs between the sites and that no input explains.
     """
     return _Writer(regions, names, scalars or {}).write()
 
@@ -55,9 +54,9 @@ def write_body(
 def parts_to_write(
     regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str] | None = None
 ) -> list[list[Region]]:
-    """The regions parted so that each part can be written: by the value of a size that no input explains.
+    """The regions in parts that can each be written, split by the value of a size that no input explains.
 
-    Raises UnexplainedError where that would be more than a handful of parts.
+    Raises UnexplainedError for more than _MOST_PARTS parts.
     """
     pending, done = [list(regions)] if regions else [], list[list[Region]]()
     while pending:
@@ -103,7 +102,7 @@ class _Writer:
         return Body(tuple(lines), frozenset(self.used))
 
     def fresh(self, node: Node) -> str:
-        """A local name from the op's own, numbered where it is taken."""
+        """A local name from the op's own, numbered if it is in use."""
         stem = packet(node).rpartition(".")[2].strip("_") or "value"
         taken = {*self.local.values(), *self.names, *self.scalars.values(), "torch"}
         if keyword.iskeyword(stem) or not stem.isidentifier():
@@ -158,7 +157,7 @@ class _Writer:
         return self.number(nodes, label, values, position)
 
     def number(self, nodes: list[Node], label: str, values: list[Any], position: int | None) -> str:
-        """An int or float; values of symbolic sizes stand for themselves."""
+        """An int, a float or a symbolic size."""
         numbers = [value.meta["val"] if isinstance(value, Node) else value for value in values]
         place = self.place(nodes, label, position)
         alike = all(type(n) is type(numbers[0]) and str(n) == str(numbers[0]) for n in numbers)
@@ -173,7 +172,7 @@ class _Writer:
         return repr(numbers[0])
 
     def place(self, nodes: list[Node], label: str, position: int | None) -> Place | None:
-        """Where a number stands: the first tensor that its op is called with, at every site."""
+        """The place of a number: its op, and the shapes of the op's first tensor operand at every site."""
         operand = next((arg for arg in nodes[0].all_input_nodes if not is_number(arg)), None)
         if operand is None or not isinstance(operand.meta.get("val"), torch.Tensor):
             return None
@@ -189,14 +188,14 @@ class _Writer:
         )
 
     def dtype(self, dtype: torch.dtype) -> str:
-        """The first input of this dtype names it, unless it is float32 (which forms cast to, whatever comes in)."""
+        """`x.dtype` of the first input x of this dtype; float32 as it is, since forms cast to it from any dtype."""
         for name, node in zip(self.names, self.regions[0].inputs, strict=True):
             if dtype is not torch.float32 and self.regions[0].value(node).dtype == dtype:
                 return f"{name}.dtype"
         return repr(dtype)
 
     def device(self, values: list[Any]) -> str:
-        """The first input's device where it is that at every site."""
+        """The first input's device if it is equal to the literal at every site."""
         inputs = [region.value(region.inputs[0]).device for region in self.regions if region.inputs]
         if len(inputs) == len(values) and all(a == b for a, b in zip(inputs, values, strict=True)):
             return f"{self.names[0]}.device"
@@ -204,7 +203,7 @@ class _Writer:
 
 
 def _wrapped(start: str, head: str, arguments: list[str], tail: str) -> list[str]:
-    """One statement, its arguments one per line where it is long."""
+    """One statement, with one argument per line if it is long."""
     line = f"{start}{head}{', '.join(arguments)}{tail}"
     if len(line) <= _WIDTH or not arguments:
         return [line]

@@ -1,4 +1,4 @@
-"""Source of a graph entry for a form with sizes that only vary: the sizes are ignored, what must agree is checked."""
+"""Source of a graph entry that ignores sizes which no input explains, and checks everything that must agree."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fusionkit.match.repairing.region import Region, is_number
 
 Node = torch.fx.Node
 _TEMPLATE = '''def register_{name}_graph_entries(pattern_pass):
-    """{told}"""
+    """{docstring}"""
 {imports}
 
 {tree}
 
     def operands_of(root):
-        """What the replacement is given, walked to from the site's end; None where the site is another one."""
+        """The replacement's arguments, reached from the site's last node; None if the site has another form."""
 {walk}
 
     def fits(match):
@@ -39,13 +39,13 @@ def write_entry(
     arguments: Sequence[int | tuple[int, str]],
     *,
     name: str,
-    told: str,
+    docstring: str,
     replacement: str,
 ) -> str:
     """The function `register_{name}_graph_entries(pattern_pass)` for regions of one form with a single output.
 
-    `arguments`: what `replacement`, an expression, is called with, in order: an input by its number, or a number of
-    the graph by (index of its node, argument of the op). Raises MisuseError for several outputs.
+    `arguments`: those of the call of `replacement`, an expression, in order: an input's index, or (node index, op
+    argument) for a number of the graph. Raises MisuseError for several outputs.
     """
     if len(regions[0].outputs) != 1:
         raise MisuseError("a graph entry gives one output; write a pattern for a site with several")
@@ -59,7 +59,7 @@ def write_entry(
     return _TEMPLATE.format(
         name=name,
         imports=_imports(tree),
-        told=told,
+        docstring=docstring,
         tree="\n".join(f"    {line}" for line in tree),
         walk="\n".join(f"        {line}" for line in walk),
         root=f"{writer.local[regions[0].outputs[0]]}_tree",
@@ -75,7 +75,7 @@ class _Entry:
         self.local = {node: f"node_{index}_{_stem(node)}" for index, node in enumerate(first.nodes)}
 
     def tree(self) -> Iterator[str]:
-        """One pattern object per node; a node that is used twice is one object."""
+        """One pattern object for each node; a node with two users is one object."""
         first = self.regions[0]
         for index, node in enumerate(first.nodes):
             arguments = [
@@ -106,7 +106,7 @@ class _Entry:
         return repr(item) if same and not isinstance(item, torch.device) else "Ignored()"
 
     def walk(self) -> Iterator[str]:
-        """Names for every node, from the root up, and a check wherever two ways must meet, or a keyword be equal."""
+        """An assignment for every node, from the root on; a check for each shared node and each keyword."""
         first = self.regions[0]
         yield f"{self.local[first.outputs[0]]} = root"
         seen = {first.outputs[0]}
@@ -127,7 +127,7 @@ class _Entry:
                 yield "    return None"
 
     def equal(self, node: Node, key: str) -> bool:
-        """Whether a keyword has one value at every site."""
+        """Whether a keyword has the same value at every site."""
         index = self.regions[0].nodes.index(node)
         return len({str(region.nodes[index].kwargs.get(key)) for region in self.regions}) == 1
 
@@ -142,7 +142,7 @@ class _Entry:
 
 
 def _imports(tree: Sequence[str]) -> str:
-    """What the function's body uses, no more."""
+    """The import statements of the names that the tree uses."""
     text = "\n".join(tree)
     used = [
         name for name in ("MULTIPLE", "Arg", "CallFunction", "Ignored") if re.search(rf"\b{name}\b", text)
@@ -162,7 +162,7 @@ def _paths(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _by_order(region: Region) -> list[Node]:
-    """The nodes with operands before users, as the graph has them, so that each is named before it is walked from."""
+    """The nodes in graph order."""
     order: Mapping[Node, int] = {node: index for index, node in enumerate(region.nodes[0].graph.nodes)}
     return sorted(region.nodes, key=lambda node: order[node])
 

@@ -1,4 +1,4 @@
-"""Dims and sizes of a written pattern: an expression of the inputs that is right at every site."""
+"""Dims and sizes of a written pattern as expressions of the inputs that are right at every site."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class UnexplainedError(MisuseError):
     """A number differs between the sites of one form, and no input explains it."""
 
     def __init__(self, node: str, argument: str, values: Sequence[Any]) -> None:
-        told = ", ".join(dict.fromkeys(str(value) for value in values))
+        texts = ", ".join(dict.fromkeys(str(value) for value in values))
         super().__init__(
-            f"node '{node}': {argument} differs between the sites ({told}) and no input explains it;"
+            f"node '{node}': {argument} differs between the sites ({texts}) and no input explains it;"
             " write one pattern per value, or a graph entry that ignores it"
         )
         self.node = node
         self.argument = argument
 
     def value_in(self, nodes: Sequence[torch.fx.Node], template: Sequence[torch.fx.Node]) -> str:
-        """The number of a region of the same form; `template`: the nodes of the one that was written from."""
+        """The number in another region of the form; `template`: the nodes of the region that the error is about."""
         index = next(i for i, node in enumerate(template) if node.name == self.node)
         return str(operands(nodes[index]).get(self.argument))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a number stands: node, argument, the first operand's name and shapes (one per site).
+    """The place of a number: node, op argument, the first operand's name and shapes (one for each site).
 
-    `position`: index within a list. `dim`: the op's own dim argument, where it has one.
+    `position`: index within a list argument. `dim`: the op's own dim argument, if any.
     """
 
     node: str
@@ -51,13 +51,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The shapes of the arguments: name -> one shape per site."""
+    """The shapes of the arguments: name -> one shape for each site."""
 
     inputs: Sequence[tuple[str, Sequence[Sequence[Any]]]]
 
 
 def write_dim(values: Sequence[Any], place: Place) -> str:
-    """A dim: as it stands, or counted from the end where the sites differ in rank."""
+    """A dim: the literal, or counted from the end if the sites' ranks differ."""
     ranks = [len(shape) for shape in place.shapes]
     if _same(values, [values[0]] * len(values)) and (len(set(ranks)) == 1 or values[0] < 0):
         return repr(values[0])
@@ -70,7 +70,7 @@ def write_dim(values: Sequence[Any], place: Place) -> str:
 
 
 def write_size(values: Sequence[Any], place: Place, sizes: Sizes) -> str:
-    """A size: an expression that is right at every site, the simplest first; a constant if there is none."""
+    """A size: the simplest expression that is right at every site; a constant if there is none."""
     constant = _same(values, [values[0]] * len(values)) and type(values[0]) is int
     leading = place.position == 0 and values[0] == 1
     if constant and not leading and (values[0] in (-1, 0, 1) or values[0] >= _OPEN_END):
@@ -87,7 +87,7 @@ def write_size(values: Sequence[Any], place: Place, sizes: Sizes) -> str:
 
 
 def _expressions(place: Place, sizes: Sizes, *, plain: bool) -> Iterator[tuple[str | None, list[Any]]]:
-    """Candidates with their values at each site; (None, []) says: rather the constant than what follows."""
+    """Candidate expressions with their values at each site; (None, []) means to prefer the constant to the rest."""
     own = _dims_of(place.operand, place.shapes)
     rank = len(own)
     if place.argument == "normalized_shape" and own:
@@ -136,5 +136,5 @@ def _each(left: Sequence[Any], right: Sequence[Any], join: Callable[[Any, Any], 
 
 
 def _same(values: Sequence[Any], made: Sequence[Any]) -> bool:
-    """Equal at every site; symbolic sizes by their expression."""
+    """Whether the values are equal at every site; symbolic sizes compare by expression."""
     return all(str(a) == str(b) for a, b in zip(values, made, strict=True))
