@@ -153,8 +153,8 @@ def run_parameters(
             raise _with_previous(error, plan.run_dir) from error
         except OSError as error:
             ledger.end_broken(RunBrokenError.exit_code)
-            told = RunBrokenError(f"{plan.run_dir}: {error.strerror or error}")
-            raise _with_previous(told, plan.run_dir) from error
+            broken = RunBrokenError(f"{plan.run_dir}: {error.strerror or error}")
+            raise _with_previous(broken, plan.run_dir) from error
         except KeyboardInterrupt:
             ledger.end_broken(130)
             raise

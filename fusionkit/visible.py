@@ -16,9 +16,9 @@ def visible(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON text with these characters as escapes of JSON: it means what it did before."""
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import told
+from fusionkit.commands.subject import or_dash
 from fusionkit.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _copies(arguments: argparse.Namespace) -> int:
     else:
         for pair in report.pairs:
             write_line(
-                f"{pair.count:>6}  {pair.us:>12.2f} us  {told(pair.previous)} -> {pair.copy} -> {told(pair.next)}"
+                f"{pair.count:>6}  {pair.us:>12.2f} us  {or_dash(pair.previous)} -> {pair.copy} -> {or_dash(pair.next)}"
             )
         write_line(f"{report.verdict}: {report.reason}")
     return _exit_code(report.verdict)

@@ -12,7 +12,7 @@ from fusionkit.commands.subject import (
     graph_options,
     is_capsule,
     load,
-    told,
+    or_dash,
 )
 from fusionkit.errors import MisuseError
 
@@ -60,7 +60,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     else:
         for match in report.matches:
             why = f": {match.reason}" if match.reason else ""
-            write_line(f"  {match.pattern} {match.status} {told(match.module)} ({match.anchor}){why}")
+            write_line(f"  {match.pattern} {match.status} {or_dash(match.module)} ({match.anchor}){why}")
         write_line(f"{report.verdict}  {report.reason}")
         if report.cause is not None:
             write_line(f"  {report.cause.fix}")

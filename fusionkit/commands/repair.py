@@ -13,7 +13,7 @@ from fusionkit.commands.subject import (
     add_subject_options,
     make_capture,
     names_of,
-    told,
+    or_dash,
 )
 from fusionkit.errors import MisuseError
 
@@ -68,12 +68,12 @@ def _print_repair(report: RepairReport, out: Path) -> None:
             write_line(f"    {line}")
     for site in report.sites:
         if site.verdict is not None:
-            write_line(f"  repaired {told(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
+            write_line(f"  repaired {or_dash(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
     for missed in report.missed:
-        write_line(f"  still missed {told(missed.module)} ({told(missed.anchor)}, {told(missed.source)})")
+        write_line(f"  still missed {or_dash(missed.module)} ({or_dash(missed.anchor)}, {or_dash(missed.source)})")
         for cause in missed.causes:
             write_line(
-                f"    {cause.type}: pattern node {told(cause.pattern_node)}, graph node {told(cause.graph_node)}:"
+                f"    {cause.type}: pattern node {or_dash(cause.pattern_node)}, graph node {or_dash(cause.graph_node)}:"
                 f" pattern has {cause.expected}, graph has {cause.actual}"
             )
             write_line(f"      {cause.fix}")

@@ -114,8 +114,8 @@ def _profiled(report: ScanReport, path: Path) -> tuple[ScanReport, ProfileFindin
     from fusionkit.identify.profiled.assess import assess_profile
     from fusionkit.identify.profiled.judged import with_profile
 
-    found = assess_profile(path)
-    return with_profile(report, found), found
+    findings = assess_profile(path)
+    return with_profile(report, findings), findings
 
 
 def _with_replacements(

@@ -181,6 +181,6 @@ def names_of(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def told(value: Any) -> str:
+def or_dash(value: Any) -> str:
     """A field of a table line: "-" for None and the empty string."""
     return "-" if value in (None, "") else str(value)

@@ -137,14 +137,14 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
     matcher = match_pass_for(
         enabled_groups(select_patterns(known)), entry["decompositions"], device_of(before.graphs)
     )
-    found: dict[str, int] = dict.fromkeys(known, 0)
+    counts: dict[str, int] = dict.fromkeys(known, 0)
     for graph in before.graphs:
         for match in matcher.apply(graph.module, graph.key.index):
-            found[match.pattern] += match.status == "hit"
+            counts[match.pattern] += match.status == "hit"
     recorded = entry["report"]["patterns"]
     return [
         f"{name}: {recorded[name]['hits']} hits recorded, {count} found anew"
-        for name, count in found.items()
+        for name, count in counts.items()
         if count != recorded[name]["hits"]
     ]
 

@@ -53,7 +53,7 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
     try:
         entry = read_json(path)
         recorded = entry["report"]["patterns"]
-        found = _gate(phase, entry["report"]["target"], recorded)
+        findings = _gate(phase, entry["report"]["target"], recorded)
         capture = read_capsule(path.parents[1] / entry["capsule"])
         names = () if entry["from_file"] else tuple(name for name in recorded if name in pattern_names())
         config = CompilationConfig(fusion_patterns=select_patterns(names), window=entry["window"])
@@ -63,10 +63,10 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
                 key for key in ("hits", "expected_sites", "verdict") if anew[name][key] != recorded[name][key]
             ]
             if wrong:
-                found.append(Finding(relative, f"{name}: {', '.join(wrong)} not borne out by the capsule"))
+                findings.append(Finding(relative, f"{name}: {', '.join(wrong)} not borne out by the capsule"))
     except (MisuseError, KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         return [Finding(relative, f"cannot be read as hits ({error!s:.200})")]
-    return found
+    return findings
 
 
 def _gate(phase: Mapping[str, Any], target: str, recorded: Mapping[str, Any]) -> list[Finding]:

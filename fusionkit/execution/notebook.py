@@ -121,8 +121,8 @@ def _explained(error: Exception, state: ExecutedNotebook, breach: str | None) ->
         return RunBrokenError(f"{where}: {breach}{kept}")
     if isinstance(error, PapermillExecutionError):
         kind = MisuseError if error.ename == "MisuseError" else RunBrokenError
-        told = "" if error.ename in ("MisuseError", "RunBrokenError") else f"{error.ename}: "
-        return kind(f"{where}: {told}{_first_line(error.evalue)}{kept}")
+        prefix = "" if error.ename in ("MisuseError", "RunBrokenError") else f"{error.ename}: "
+        return kind(f"{where}: {prefix}{_first_line(error.evalue)}{kept}")
     code = None if state.process is None else state.process.poll()
     if code is not None:
         log = f": {state.log}" if state.log and not state.cell else ""

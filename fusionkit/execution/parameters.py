@@ -99,8 +99,8 @@ def apply_overrides(params: Parameters, overrides: Iterable[str]) -> Parameters:
             raise MisuseError(f"-P {text}: must be name=value or name.key=value")
         value = _scalar(text, literal)
         if keys:
-            held = values.get(name)
-            values[name] = {**(held if isinstance(held, dict) else {}), keys[0]: value}
+            previous = values.get(name)
+            values[name] = {**(previous if isinstance(previous, dict) else {}), keys[0]: value}
         else:
             values |= _with_absolute_paths({name: value}, Path.cwd())
         origins[name] = origins[".".join((name, *keys))] = f"-P {text}"

@@ -87,10 +87,10 @@ def make_plan(
     _check_installed()
     params = apply_overrides(load_parameters(params_path), overrides)
     folder = notebooks_dir or Path(fusionkit.__file__).parent.parent / "notebooks"
-    found = _notebooks(folder)
-    selected = _select(found, notebooks if notebooks is not None else params.notebooks)
+    available = _notebooks(folder)
+    selected = _select(available, notebooks if notebooks is not None else params.notebooks)
     specs = [read_spec(path) for path in selected]
-    check_names([*specs, *_readable(path for path in found if path not in selected)], params)
+    check_names([*specs, *_readable(path for path in available if path not in selected)], params)
     check_names(specs, overridden(params))
     for spec in specs:
         if spec.get("run_dir") is None:
@@ -125,16 +125,16 @@ def plan_step(source: Path, params: Parameters, package: str) -> Step:
 def _notebooks(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise MisuseError(f"{folder}: there is no such folder of notebooks; give one with --notebooks-dir")
-    found = sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.match(path.stem))
-    if not found:
+    notebooks = sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.match(path.stem))
+    if not notebooks:
         raise MisuseError(
             f"{folder}: holds no notebook named NN_name.ipynb; give another with --notebooks-dir"
         )
-    numbers = [_number(path) for path in found]
+    numbers = [_number(path) for path in notebooks]
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
         raise MisuseError(f"{folder}: holds two notebooks numbered {twice:02d}; rename one")
-    return found
+    return notebooks
 
 
 def _readable(paths: Iterable[Path]) -> Iterator[NotebookSpec]:
@@ -144,15 +144,15 @@ def _readable(paths: Iterable[Path]) -> Iterator[NotebookSpec]:
             yield read_spec(path)
 
 
-def _select(found: Sequence[Path], wanted: Sequence[str] | None) -> list[Path]:
+def _select(available: Sequence[Path], wanted: Sequence[str] | None) -> list[Path]:
     if wanted is None:  # one job: 01 to 09 develop patterns, 11 to 19 replace code by fused ops
-        return [path for path in found if _number(path) // 10 == _number(found[0]) // 10]
+        return [path for path in available if _number(path) // 10 == _number(available[0]) // 10]
     chosen = set()
     for word in wanted:
-        match = [p for p in found if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))]
+        match = [p for p in available if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))]
         if not match:
-            near = difflib.get_close_matches(word, [p.stem for p in found], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in found)}"
+            near = difflib.get_close_matches(word, [p.stem for p in available], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in available)}"
             raise MisuseError(f"--notebooks {word}: no such notebook; {hint}")
         chosen.add(match[0])
     return sorted(chosen)

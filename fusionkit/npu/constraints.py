@@ -192,9 +192,9 @@ def violations(op: str, /, *args: Any, **kwargs: Any) -> list[Violation]:
     if op not in SCHEMAS and op not in KIT_SCHEMAS:
         return []
     arguments = bind(op, *args, **kwargs)
-    found = [(row, row.check(arguments)) for row in CONSTRAINTS if row.op == op]
+    results = [(row, row.check(arguments)) for row in CONSTRAINTS if row.op == op]
     return [
-        Violation(op, row.argument, row.rule, value, row.source) for row, value in found if value is not None
+        Violation(op, row.argument, row.rule, value, row.source) for row, value in results if value is not None
     ]
 
 

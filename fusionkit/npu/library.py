@@ -83,11 +83,11 @@ def define_kit_ops() -> list[Any]:
 
 def refuse_defined_ops() -> None:
     """Raise MisuseError where torch_npu, or anything else, has defined one of the ops in this process."""
-    found = sorted(name for name in SCHEMAS if is_defined(name))
-    if found:
+    defined = sorted(name for name in SCHEMAS if is_defined(name))
+    if defined:
         owner = "torch_npu was imported" if "torch_npu" in sys.modules else "another package defined it"
         raise MisuseError(
-            f"target cpu: npu::{found[0]} exists already in this process ({owner});"
+            f"target cpu: npu::{defined[0]} exists already in this process ({owner});"
             " start a new process and choose the target before anything else"
         )
 

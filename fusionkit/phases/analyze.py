@@ -188,7 +188,7 @@ def _candidate(
     count = study.counts.get(name)
     sites = None if count is None else count.expected
     row = fusion(name)
-    found = [match for match in matches if match.pattern == name]
+    matched = [match for match in matches if match.pattern == name]
     forecast = f"{row.benefit}: {row.reason}"
     if not sites:
         reason = (
@@ -199,12 +199,12 @@ def _candidate(
         return Candidate(
             name, sites, "deferred", _NONE, forecast, _NONE, "not among the patterns of this run"
         )
-    if len(found) == sites:
+    if len(matched) == sites:
         reuse = "the pattern under trial" if name == study.trial else "existing pattern"
-        reason = f"matches {len(found)} of {sites} sites"
+        reason = f"matches {len(matched)} of {sites} sites"
     else:
-        reuse, reason = "existing pattern misses", f"matches {len(found)} of {sites} sites; see phase 5"
-    return Candidate(name, sites, "go", reuse, forecast, path_for(found, graphs), reason)
+        reuse, reason = "existing pattern misses", f"matches {len(matched)} of {sites} sites; see phase 5"
+    return Candidate(name, sites, "go", reuse, forecast, path_for(matched, graphs), reason)
 
 
 def path_for(matches: Sequence[SiteMatch], graphs: Sequence[CapturedGraph]) -> str:
@@ -232,8 +232,8 @@ def _counted(candidates: Sequence[Candidate]) -> Gate:
         return Gate(
             "sites counted", Verdict.INCONCLUSIVE, "no primitive of the kit's counters occurs in this model"
         )
-    told = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
-    return Gate("sites counted", Verdict.PASS, told)
+    counts = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
+    return Gate("sites counted", Verdict.PASS, counts)
 
 
 def _complete(

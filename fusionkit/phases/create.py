@@ -54,9 +54,9 @@ def create(study: Study) -> Creation:
     rows: list[dict[str, Any]] = []
     files: list[Path] = []
     for name, entry in report.patterns.items():
-        found = f"{len(entry.hits)} of {entry.to_dict()['expected_sites']} sites"
+        taken = f"{len(entry.hits)} of {entry.to_dict()['expected_sites']} sites"
         path = path_for(entry.matches, matching.graphs)
-        row = {"pattern": name, "sites taken": found, "path": path}
+        row = {"pattern": name, "sites taken": taken, "path": path}
         if name == study.trial and study.pattern_file is not None:
             files.append(_copy(study.pattern_file, study.folder("artifacts/patterns")))
             rows.append(row | {"decision": "the file under trial", "file": files[-1].name})
@@ -91,8 +91,8 @@ def _fingerprint() -> dict[str, str]:
 def _path_gate(rows: Sequence[dict[str, Any]]) -> Gate:
     if not rows:
         return Gate("path chosen", Verdict.INCONCLUSIVE, "no fusion takes part in this run")
-    told = "; ".join(f"{row['pattern']}: {row['path']}, {row['decision']}" for row in rows)
-    return Gate("path chosen", Verdict.PASS, told)
+    paths = "; ".join(f"{row['pattern']}: {row['path']}, {row['decision']}" for row in rows)
+    return Gate("path chosen", Verdict.PASS, paths)
 
 
 def _untouched_gate(untouched: bool) -> Gate:

@@ -71,7 +71,7 @@ class Identification:
 
     def sequence_rows(self) -> list[dict[str, Any]]:
         """The sequences of kernels that a profile shows."""
-        found: ProfileFindings | None = self.materials.profile
+        findings: ProfileFindings | None = self.materials.profile
         return [
             {
                 "kernels": ", ".join(item.kernels),
@@ -82,7 +82,7 @@ class Identification:
                 "ground": item.ground,
                 "saved at most, us": item.saved_us,
             }
-            for item in ((*found.known, *found.frequent) if found else ())
+            for item in ((*findings.known, *findings.frequent) if findings else ())
         ]
 
     def order_rows(self) -> list[dict[str, Any]]:
@@ -192,15 +192,15 @@ def identify_fusion_ops(
     """
     chosen = language(lang)
     targets = [_target(path, root_dir) for path in paths]
-    found = scan(targets)
+    report = scan(targets)
     profile = None if not profile_file else assess_profile(Path(profile_file))
     if profile is not None:
-        found = with_profile(found, profile)
+        report = with_profile(report, profile)
     if prove:
-        found = with_proofs(found)
+        report = with_proofs(report)
     folder = Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    materials = materials_of(found, profile=profile)
+    materials = materials_of(report, profile=profile)
     return Identification(materials.scan, materials, chosen, prove, folder)
 
 

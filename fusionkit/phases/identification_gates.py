@@ -17,14 +17,14 @@ def identification_gates(
 
 
 def _read(scan: ScanReport) -> Gate:
-    told = f"{scan.files} files, {len(scan.candidates)} candidates"
+    counts = f"{scan.files} files, {len(scan.candidates)} candidates"
     if not scan.files:
         return Gate("every file read", Verdict.INCONCLUSIVE, "there was no file to read")
     if scan.failed:
         first = scan.failed[0]
-        why = f"{len(scan.failed)} of {told} could not be read, first {first.file}: {first.reason}"
+        why = f"{len(scan.failed)} of {counts} could not be read, first {first.file}: {first.reason}"
         return Gate("every file read", Verdict.INCONCLUSIVE, why)
-    return Gate("every file read", Verdict.PASS, told)
+    return Gate("every file read", Verdict.PASS, counts)
 
 
 def _proofs(scan: ScanReport, proved: bool) -> Gate:
@@ -34,9 +34,9 @@ def _proofs(scan: ScanReport, proved: bool) -> Gate:
     wanted = [item for item in scan.candidates if item.recommend == "yes"]
     passed = [item for item in wanted if item.proof is not None and item.proof["verdict"] == "PASS"]
     refused = sum(item.proof is not None and item.proof["verdict"] == "FAIL" for item in scan.candidates)
-    told = f"{len(passed)} of {len(wanted)} proved; {refused} refused by their proof and not recommended"
+    counts = f"{len(passed)} of {len(wanted)} proved; {refused} refused by their proof and not recommended"
     whole = wanted and len(passed) == len(wanted)
-    return Gate(name, Verdict.PASS if whole else Verdict.INCONCLUSIVE, told)
+    return Gate(name, Verdict.PASS if whole else Verdict.INCONCLUSIVE, counts)
 
 
 def _unchanged(changed: Sequence[str]) -> Gate:
@@ -48,6 +48,6 @@ def _unchanged(changed: Sequence[str]) -> Gate:
 
 def _confirmed(scan: ScanReport, chosen: Sequence[str]) -> Gate:
     """Stage one ends here, confirmed or not: that nothing goes on by itself is what is asked."""
-    told = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
+    counts = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
     waits = "no candidate is confirmed yet; stage two refuses until the report is"
-    return Gate("stopped for confirmation", Verdict.PASS, told if chosen else waits)
+    return Gate("stopped for confirmation", Verdict.PASS, counts if chosen else waits)

@@ -233,34 +233,34 @@ def integrate(
     second = capture_on(study, second_target)
     elsewhere = hits_on(study, second) if second else None
     layer1 = (hits_gate(report), *([second_hits_gate(second, elsewhere)] if second else []))
-    found = Integration(study, compiled, report, stopped, layer1, second=elsewhere)
-    if any(gate.verdict is Verdict.FAIL for gate in found.gates):
-        return found
+    result = Integration(study, compiled, report, stopped, layer1, second=elsewhere)
+    if any(gate.verdict is Verdict.FAIL for gate in result.gates):
+        return result
     dry = () if study.no_values is None else dry_gates(study.no_values)
     if dry and profiles is None:
-        return replace(found, gates=(*found.gates, *dry), benefit=f"not claimed: {study.no_values}")
+        return replace(result, gates=(*result.gates, *dry), benefit=f"not claimed: {study.no_values}")
     on_cpu = study.target == "cpu" and profiles is None
     diff = diff_profiles(*(profiles.keep(study.run_dir) if profiles else _profiles(study, compiled)))
-    gates = (*found.gates, kernel_gate(compiled, report, diff))
-    found = replace(found, diff=diff, gates=gates, benefit=benefit_line(diff, on_cpu=on_cpu))
-    if found.gates[-1].verdict is Verdict.FAIL:
-        return found
+    gates = (*result.gates, kernel_gate(compiled, report, diff))
+    result = replace(result, diff=diff, gates=gates, benefit=benefit_line(diff, on_cpu=on_cpu))
+    if result.gates[-1].verdict is Verdict.FAIL:
+        return result
     if dry:
-        return replace(found, gates=(*found.gates, *dry[1:]))
+        return replace(result, gates=(*result.gates, *dry[1:]))
     replays = replay_hits(compiled, seed=study.model.seed)
-    gates = (*found.gates, Gate("numbers per site", replays.verdict, replays.reason))
-    found = replace(found, replays=replays, gates=gates)
+    gates = (*result.gates, Gate("numbers per site", replays.verdict, replays.reason))
+    result = replace(result, replays=replays, gates=gates)
     if replays.verdict is Verdict.FAIL:
-        return replace(found, benefit="rolled back: a replaced site computes something else")
+        return replace(result, benefit="rolled back: a replaced site computes something else")
     whole = _whole_model(study, compiled)
     return replace(
-        found,
+        result,
         whole=whole,
         sensitivity=visible_scale(compiled, whole[0])
         if len(compiled.after) == 1 and whole[0].reference
         else None,
         noise=repeat_noise(study.model),
-        gates=(*found.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
+        gates=(*result.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
     )
 
 

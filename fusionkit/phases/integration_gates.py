@@ -35,8 +35,8 @@ def dry_gates(why: str) -> tuple[Gate, Gate]:
 def hits_gate(report: HitReport, name: str = "hits") -> Gate:
     """Layer 1: every pattern's own verdict, combined."""
     verdict = combine(entry.verdict for entry in report.patterns.values())
-    told = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
-    return Gate(name, verdict, "; ".join(told) or "no fusion takes part in this run")
+    reasons = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
+    return Gate(name, verdict, "; ".join(reasons) or "no fusion takes part in this run")
 
 
 def second_hits_gate(second: SecondTarget, report: HitReport | None) -> Gate:
@@ -48,21 +48,21 @@ def second_hits_gate(second: SecondTarget, report: HitReport | None) -> Gate:
 def kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:
     """The fused kernel appears as often as it hit, not in eager; each op it replaced is run less often."""
     problems = []
-    told = []
+    counts = []
     for name, entry in report.patterns.items():
         if not entry.hits:
             continue
         hit = check_kernel_hit(diff.candidate, name, expected=len(entry.hits), baseline=diff.baseline)
-        told.append(f"{name} {hit.count}")
+        counts.append(f"{name} {hit.count}")
         if hit.verdict is not Verdict.PASS:
             problems.append(f"{name}: {hit.reason}")
         problems += [f"{name}: {what}" for what in _not_vanished(compiled, entry.hits, diff)]
     if problems:
         return Gate("kernels", Verdict.FAIL, "; ".join(problems))
-    if not told:
+    if not counts:
         return Gate("kernels", Verdict.INCONCLUSIVE, "no hit, so no kernel to look for")
     return Gate(
-        "kernels", Verdict.PASS, f"fused kernels {', '.join(told)}, none in eager; the originals vanished"
+        "kernels", Verdict.PASS, f"fused kernels {', '.join(counts)}, none in eager; the originals vanished"
     )
 
 
@@ -103,9 +103,9 @@ def forecast_gate(report: HitReport, diff: ProfileDiff, *, on_cpu: bool) -> Gate
     wanted = {row.benefit for row in FUSIONS if (entry := report.patterns.get(row.name)) and entry.hits}
     seen = observed_benefit(diff)
     expected = "fewer kernels" if "fewer kernels" in wanted else "none"
-    told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
+    comparison = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
     verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
-    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if on_cpu else told)
+    return Gate("benefit kind", verdict, f"{comparison}. {CPU_NOTE}" if on_cpu else comparison)
 
 
 def benefit_line(diff: ProfileDiff, *, on_cpu: bool) -> str:

@@ -22,7 +22,7 @@ from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
 
-_TOLD = "variant, or why not"
+_OUTCOME = "variant, or why not"
 _NONE_COUNTED = "no site was counted, so none can be missed"
 
 
@@ -46,7 +46,7 @@ class MismatchReport:
             state = "miss" if self.report.patterns[name].missing else "near miss"
             rows += [_missed_row(name, item, state) for item in self.explained.get(name, ())]
         for name, entry in self.report.patterns.items():
-            rows += [_found_row(name, match) for match in entry.matches if match.status != "refused"]
+            rows += [_match_row(name, match) for match in entry.matches if match.status != "refused"]
             rows += [
                 {
                     "pattern": name,
@@ -54,7 +54,7 @@ class MismatchReport:
                     "module": site.module,
                     "source": site.source,
                     "anchor": site.anchor,
-                    _TOLD: site.reason,
+                    _OUTCOME: site.reason,
                 }
                 for site in entry.fused
             ]
@@ -108,9 +108,9 @@ def debug_mismatch(study: Study) -> MismatchReport:
     matching = matched.matching
     report = report_hits(matching, study.counts)
     explained = {
-        name: found
+        name: explanations
         for name, entry in report.patterns.items()
-        if (found := _explanations(matching, name, entry))
+        if (explanations := _explanations(matching, name, entry))
     }
     gates = tuple(_gate(entry, explained.get(name, ())) for name, entry in report.patterns.items())
     gates = tuple(_of_origin(gate, matched.before.origin) for gate in gates or (_nothing(),))
@@ -144,7 +144,7 @@ def _prefixes(
     trace = matching.tracer()
     counted = None if entry.count is None else entry.count.expected
     sites = None if counted is None else counted - len(entry.fused) or None
-    found = isolate(
+    isolation = isolate(
         matching.graphs, Variant(chosen[0], trace, matching.device), trace, matching.device, sites
     )
     return [
@@ -157,10 +157,10 @@ def _prefixes(
             "nodes": level.nodes,
             "hits": level.hits,
             "sites": sites,
-            "where the hits fall": "here" if level is found.falls_at else None,
+            "where the hits fall": "here" if level is isolation.falls_at else None,
             "note": level.note or None,
         }
-        for number, level in enumerate(found.levels, start=1)
+        for number, level in enumerate(isolation.levels, start=1)
     ]
 
 
@@ -191,25 +191,25 @@ def _nothing() -> Gate:
     return Gate("sites", Verdict.INCONCLUSIVE, "no fusion takes part in this run")
 
 
-def _found_row(name: str, match: SiteMatch) -> dict[str, Any]:
+def _match_row(name: str, match: SiteMatch) -> dict[str, Any]:
     return {
         "pattern": name,
         "status": match.status,
         "module": match.module,
         "source": match.source,
         "anchor": match.anchor,
-        _TOLD: match.reason or match.variant,
+        _OUTCOME: match.reason or match.variant,
     }
 
 
 def _missed_row(name: str, item: SiteExplanation, state: str) -> dict[str, Any]:
     causes = ", ".join(dict.fromkeys(cause.type for cause in item.causes)) or "no cause found"
-    told = f"{item.pattern}: {causes}"
+    outcome = f"{item.pattern}: {causes}"
     return {
         "pattern": name,
         "status": state,
         "module": item.module,
         "source": item.source,
         "anchor": item.anchor,
-        _TOLD: told,
+        _OUTCOME: outcome,
     }

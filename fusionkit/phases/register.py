@@ -154,12 +154,12 @@ def _reachable_gate(rows: Sequence[dict[str, Any]]) -> Gate:
 
 def _old_name_gate(old_name: str, root: Path) -> Gate:
     files = sorted({path for glob in _SEARCHED for path in root.rglob(glob)})
-    found = [path for path in files if old_name in path.read_text("utf-8", errors="replace")]
-    if found:
+    holding = [path for path in files if old_name in path.read_text("utf-8", errors="replace")]
+    if holding:
         return Gate(
             "old name gone",
             Verdict.FAIL,
-            f"'{old_name}' still stands in {len(found)} files, first {found[0]}",
+            f"'{old_name}' still stands in {len(holding)} files, first {holding[0]}",
         )
     if not files:
         return Gate("old name gone", Verdict.INCONCLUSIVE, f"no file to search below {root}")

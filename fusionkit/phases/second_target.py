@@ -107,11 +107,11 @@ def graph_gate(second: SecondTarget, comparison: GraphComparison | None) -> Gate
     if second.capture is None or comparison is None:
         return Gate(second.target, Verdict.INCONCLUSIVE, second.reason)
     nodes = sum(len(graph.nodes) for graph in second.capture.graphs)
-    told = f"{len(second.capture.graphs)} graph(s), {nodes} nodes; {comparison.sum_line()}"
+    summary = f"{len(second.capture.graphs)} graph(s), {nodes} nodes; {comparison.sum_line()}"
     broken = (*second.capture.breaks, *second.capture.recompiles)
     if broken:
-        return Gate(second.target, Verdict.INCONCLUSIVE, f"{told}; {broken[0]}")
-    return Gate(second.target, Verdict.PASS, told)
+        return Gate(second.target, Verdict.INCONCLUSIVE, f"{summary}; {broken[0]}")
+    return Gate(second.target, Verdict.PASS, summary)
 
 
 def hits_on(study: Study, second: SecondTarget) -> HitReport | None:

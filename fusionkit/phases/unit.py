@@ -122,14 +122,14 @@ def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
 
 def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]:
     """The tensors of each replay, one entry per regime and output: `name/regime/0`."""
-    found = {}
+    outputs = {}
     for replay in replays:
         for regime in replay.regimes:
             for index, output in enumerate(regime.outputs):
-                found[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
+                outputs[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
                     output.expected, output.actual, output.reference, original_ulps=output.original_ulps
                 )
-    return found
+    return outputs
 
 
 def _match_units(study: Study, name: str) -> list[dict[str, Any]]:
@@ -152,10 +152,10 @@ def _numbers_gate(replays: Sequence[tuple[str, SiteReplay]], study: Study) -> Ga
     if bad:
         name, replay = next((item for item in bad if item[1].verdict is verdict), bad[0])
         return Gate("numbers", verdict, f"{replay.name} ({name}): {replay.reason}")
-    told = f"{len(replays)} variants, each within tolerance" if replays else "no variant"
+    summary = f"{len(replays)} variants, each within tolerance" if replays else "no variant"
     if study.target != "cpu":
-        told += f"; the numbers are the CPU's, from the reference kernels, and not those of {study.target}"
-    return Gate("numbers", verdict, told)
+        summary += f"; the numbers are the CPU's, from the reference kernels, and not those of {study.target}"
+    return Gate("numbers", verdict, summary)
 
 
 def _match_gate(rows: Sequence[dict[str, Any]]) -> Gate:

@@ -69,13 +69,13 @@ class Finding:
     """Whether a root cause shows in two profiles; None where records cannot decide. `count` is of kernels."""
 
     cause: str
-    found: bool | None
+    shows: bool | None
     reason: str
     count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"cause": self.cause, "found": self.found, "reason": self.reason, "count": self.count}
+        return {"cause": self.cause, "found": self.shows, "reason": self.reason, "count": self.count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _fallback(fused: int, matched_sites: int | None) -> Finding:
 def _slow(diff: ProfileDiff, fused: list[KernelRecord], helpers: tuple[Finding, ...]) -> Finding:
     if diff.is_cpu:
         return Finding("R5", None, "durations on a CPU say nothing about an NPU")
-    if any(finding.found is not False for finding in helpers):
+    if any(finding.shows is not False for finding in helpers):
         return Finding("R5", None, "helper kernels come first: settle R1 to R3")
     spent = sum_us(record.duration_us for record in fused)
     gone = account(diff).gone_us or 0.0

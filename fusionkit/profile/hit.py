@@ -67,23 +67,23 @@ def check_kernel_hit(
 
 def _judge(profile: Profile, kernel: str, count: int, expected: int | None) -> tuple[Verdict, str]:
     """Verdict on the profile alone."""
-    found = f"{count} launches of {kernel} among {len(profile.records)} kernels"
+    launches = f"{count} launches of {kernel} among {len(profile.records)} kernels"
     if len(profile.steps) > 1:
-        found += f" in {len(profile.steps)} steps"
+        launches += f" in {len(profile.steps)} steps"
     if not profile.records:
         return Verdict.INCONCLUSIVE, "the profile has no kernels"
     if expected is None:
-        return Verdict.INCONCLUSIVE, f"{found}; the expected number of sites is not known"
+        return Verdict.INCONCLUSIVE, f"{launches}; the expected number of sites is not known"
     if expected == 0 and count == 0:
-        return Verdict.INCONCLUSIVE, f"{found}; with 0 expected sites nothing is shown"
+        return Verdict.INCONCLUSIVE, f"{launches}; with 0 expected sites nothing is shown"
     if count <= expected <= count + profile.left_out and profile.left_out:
         return (
             Verdict.INCONCLUSIVE,
-            f"{found}, {expected} expected; {profile.left_out} unread rows may be more",
+            f"{launches}, {expected} expected; {profile.left_out} unread rows may be more",
         )
     if count == expected:
-        return Verdict.PASS, f"{found}, as expected"
-    return Verdict.FAIL, f"{found}, {expected} expected{'' if count else _similar(profile, kernel)}"
+        return Verdict.PASS, f"{launches}, as expected"
+    return Verdict.FAIL, f"{launches}, {expected} expected{'' if count else _similar(profile, kernel)}"
 
 
 def _judge_baseline(baseline: Profile, before: int, verdict: Verdict, reason: str) -> tuple[Verdict, str]:

@@ -37,9 +37,9 @@ def load_profile(path: str | Path) -> Profile:
         raise MisuseError(f"{file}: the file is empty; collect the profile again")
     header = read_header(first.cells)
     if missing := missing_fields(header):
-        found = ", ".join(cell.strip()[:40] for cell in first.cells[:6])
+        columns = ", ".join(cell.strip()[:40] for cell in first.cells[:6])
         raise MisuseError(
-            f"{file}: no kernel profile, it has no column {' or '.join(missing)}; its first line has: {found}"
+            f"{file}: no kernel profile, it has no column {' or '.join(missing)}; its first line has: {columns}"
         )
     reading = _Reading(header, file)
     for row in rows:
@@ -58,12 +58,12 @@ def find_profile(path: Path) -> Path:
     for file in (path / FILE_NAME, path / FOLDER_NAME / FILE_NAME):
         if file.is_file():
             return file
-    found = sorted(path.rglob(f"{FOLDER_NAME}/{FILE_NAME}"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(file.relative_to(path)) for file in found[:4])
-        raise MisuseError(f"{path}: {len(found)} profiles below it ({names} ...); name one of them")
+    profiles = sorted(path.rglob(f"{FOLDER_NAME}/{FILE_NAME}"))
+    if len(profiles) == 1:
+        return profiles[0]
+    if profiles:
+        names = ", ".join(str(file.relative_to(path)) for file in profiles[:4])
+        raise MisuseError(f"{path}: {len(profiles)} profiles below it ({names} ...); name one of them")
     raise MisuseError(f"{path}: no {FOLDER_NAME}/{FILE_NAME} below it; found instead: {_contents(path)}")
 
 

@@ -55,15 +55,15 @@ def find_renamings(baseline: Profile, candidate: Profile) -> tuple[Renaming, ...
 
 
 def _match(lost: dict[Launch, Counter[_Shapes]], gained: dict[Launch, Counter[_Shapes]]) -> list[Renaming]:
-    found: list[Renaming] = []
+    renamings: list[Renaming] = []
     for launch in sorted(lost, key=lambda one: (-lost[one].total(), one)):
         gone = lost[launch]
         for other, come in gained.items():
             if stem(other[0]) == stem(launch[0]) and gone <= come:
                 come.subtract(gone)
-                found.append(Renaming(launch, other, gone.total()))
+                renamings.append(Renaming(launch, other, gone.total()))
                 break
-    return found
+    return renamings
 
 
 def _shapes_of(profile: Profile) -> dict[Launch, Counter[_Shapes]]:

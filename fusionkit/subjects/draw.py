@@ -129,11 +129,11 @@ def draw_parameters(model: nn.Module, draw: Draw, *, requires_grad: bool) -> Non
 
 def neutral_parameters(model: nn.Module) -> tuple[str, ...]:
     """Names of the parameters that are all zero or all one: losing one of them would not be seen."""
-    found = []
+    names = []
     for name, parameter in model.named_parameters():
         if any(bool((parameter == neutral).all()) for neutral in (0, 1)):
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
 def _draw_parameter(

@@ -105,14 +105,14 @@ def _own_tensors(owner: nn.Module | None, text: str) -> list[ParameterSource]:
     if owner is None:
         return []
     read = set(re.findall(r"\bself\.(\w+)", text))
-    found = []
+    sources = []
     for kind, tensors in (("module_parameter", owner._parameters), ("module_buffer", owner._buffers)):
         for name, tensor in tensors.items():
             if name not in read:
                 continue
             if tensor is None:
-                found.append(ParameterSource(f"self.{name}", "absent"))
+                sources.append(ParameterSource(f"self.{name}", "absent"))
             else:
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                found.append(ParameterSource(f"self.{name}", kind, dtype, tuple(tensor.shape)))
-    return found
+                sources.append(ParameterSource(f"self.{name}", kind, dtype, tuple(tensor.shape)))
+    return sources

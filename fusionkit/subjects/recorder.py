@@ -71,8 +71,8 @@ class Recorder:
             holder = frame.f_locals.get("self")
             owner = holder if isinstance(holder, nn.Module) else None
         place = f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
-        found = Occurrence(row.primitive, module, code, namespace, line, owner, place)
-        self.occurrences.extend([found] * sites)
+        occurrence = Occurrence(row.primitive, module, code, namespace, line, owner, place)
+        self.occurrences.extend([occurrence] * sites)
 
 
 def record(subject: Subject, rows: Sequence[SiteCounter]) -> list[Occurrence]:
@@ -196,7 +196,7 @@ def _calling_frame() -> FrameType:
 
 def _outside_torch(frame: FrameType) -> FrameType:
     """The innermost frame from `frame` on that is not torch's own code."""
-    found: FrameType | None = frame
-    while found is not None and short_path(found.f_code.co_filename).startswith("torch/"):
-        found = found.f_back
-    return found or frame
+    outer: FrameType | None = frame
+    while outer is not None and short_path(outer.f_code.co_filename).startswith("torch/"):
+        outer = outer.f_back
+    return outer or frame

@@ -104,18 +104,18 @@ def count_sites(
     not name, or, for a model outside the table, one of which the generic counters saw nothing. The model,
     its hooks and the libraries' functions are as before. Raises whatever the model's forward raises.
     """
-    asked = tuple(primitives) if primitives is not None else asked_by_default(subject)
-    rows = counters_for(subject, asked)
-    found: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
+    names = tuple(primitives) if primitives is not None else default_primitives(subject)
+    rows = counters_for(subject, names)
+    sites_of: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
     for occurrence in record(subject, rows) if rows else []:
-        sites = found[occurrence.primitive]
+        sites = sites_of[occurrence.primitive]
         source = f"{short_path(occurrence.code.co_filename)}:{occurrence.line}"
         sites.append(
             ExpectedSite(occurrence.primitive, occurrence.module, source, occurrence.caller, len(sites))
         )
     if subject.spec is None:
-        return {name: found.get(name) or None for name in asked}
-    return {name: found.get(name) for name in asked}
+        return {name: sites_of.get(name) or None for name in names}
+    return {name: sites_of.get(name) for name in names}
 
 
 def expected_counts(subject: Subject, primitives: Sequence[str] | None = None) -> dict[str, ExpectedCount]:
@@ -137,7 +137,7 @@ def expected_counts(subject: Subject, primitives: Sequence[str] | None = None) -
     }
 
 
-def asked_by_default(subject: Subject) -> tuple[str, ...]:
+def default_primitives(subject: Subject) -> tuple[str, ...]:
     """The primitives that the subject's row names, or all that have a counter."""
     return primitives() if subject.spec is None else subject.spec.primitives
 

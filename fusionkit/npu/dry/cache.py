@@ -133,11 +133,11 @@ def _wheel(folder: Path, tell: Tell) -> Path:
         path = Path(named).expanduser().absolute()
         check_wheel(path, torch.__version__)
         return path
-    found = cached_wheel(folder, torch.__version__)
-    if found is None:
+    wheel = cached_wheel(folder, torch.__version__)
+    if wheel is None:
         tell(f"fetching the torch-npu wheel for torch {torch.__version__} (about 45 MB)")
-        found = fetch_wheel(folder, torch.__version__)
-    return found
+        wheel = fetch_wheel(folder, torch.__version__)
+    return wheel
 
 
 def _standin(folder: Path, package_root: Path, version: str, tell: Tell) -> tuple[Path, ...]:

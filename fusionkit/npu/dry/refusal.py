@@ -129,8 +129,8 @@ def _clone(_original: Any) -> Callable[..., Any]:
 
 def _resize(original: Any) -> Callable[..., Any]:
     def kernel(keyset: Any, tensor: torch.Tensor, size: list[int], **options: Any) -> Any:
-        held = tensor.untyped_storage().nbytes()
-        if 0 < held < tensor.element_size() * (math.prod(size) + tensor.storage_offset()):
+        stored_bytes = tensor.untyped_storage().nbytes()
+        if 0 < stored_bytes < tensor.element_size() * (math.prod(size) + tensor.storage_offset()):
             refuse("aten::resize_")  # what it holds would be copied inside the device
         return original.call_boxed(keyset, tensor, size, **options)
 

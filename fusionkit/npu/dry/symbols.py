@@ -62,14 +62,14 @@ def _loaded_with_extension(package: Path) -> list[SharedLibrary]:
             f"{package}: no _C extension module in it, so it is no torch_npu for this interpreter"
         )
     own = {library.soname: library for library in map(read_library, sorted(package.glob("lib/*.so")))}
-    found = [read_library(extensions[0])]
-    waiting = list(found[0].needed)
+    libraries = [read_library(extensions[0])]
+    waiting = list(libraries[0].needed)
     while waiting:
         library = own.pop(waiting.pop(), None)
         if library is not None:
-            found.append(library)
+            libraries.append(library)
             waiting.extend(library.needed)
-    return found
+    return libraries
 
 
 def _torch_libraries() -> list[Path]:

@@ -68,11 +68,11 @@ def cached_wheel(folder: Path, torch_version: str) -> Path | None:
 
 def fitting_wheels(folder: Path, torch_version: str) -> list[Path]:
     """The wheels in `folder` that are for this torch, Python and machine, newest first; nothing is read."""
-    found: list[tuple[Version, Path]] = []
+    fitting: list[tuple[Version, Path]] = []
     for path in folder.glob("*.whl"):
         with contextlib.suppress(MisuseError):
-            found.append((check_wheel(path, torch_version), path))
-    return [path for _, path in sorted(found, reverse=True)]
+            fitting.append((check_wheel(path, torch_version), path))
+    return [path for _, path in sorted(fitting, reverse=True)]
 
 
 def fetch_wheel(folder: Path, torch_version: str) -> Path:

@@ -231,8 +231,8 @@ def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         **tensors,
         **options,
     )
-    found = {**dict(zip(names, grads, strict=False)), "sink": dsink if tensors["sink"] is not None else None}
-    return tuple(found.get(name) for name in names)
+    gradients = {**dict(zip(names, grads, strict=False)), "sink": dsink if tensors["sink"] is not None else None}
+    return tuple(gradients.get(name) for name in names)
 
 
 KERNELS = (

@@ -34,13 +34,13 @@ class DocText:
 
 def read_docstrings(package: PackageReader) -> dict[str, DocText]:
     """Name below torch_npu -> docstring. Of two registrations of a name the later one holds, as at run time."""
-    found: dict[str, DocText] = {}
+    docstrings: dict[str, DocText] = {}
     for file, function, prefix in DOC_MODULES:
         for name, text, line in _registrations(parse_module(package, file), function):
-            earlier = found.get(prefix + name)
+            earlier = docstrings.get(prefix + name)
             before = (*earlier.superseded, earlier.where) if earlier else ()
-            found[prefix + name] = DocText(printable(text), f"{file}:{line}", before)
-    return found
+            docstrings[prefix + name] = DocText(printable(text), f"{file}:{line}", before)
+    return docstrings
 
 
 def parse_module(package: PackageReader, file: str) -> ast.Module:

@@ -39,9 +39,9 @@ def kit_op(name: str) -> KitOp | None:
     from fusionkit.npu.constraints import CONSTRAINTS
     from fusionkit.npu.schemas import SCHEMAS
 
-    held = {op: schema for op, schema in SCHEMAS.items() if name in (op, op.partition(".")[0])}
-    rules = (KitRule(row.argument, row.rule, row.source) for row in CONSTRAINTS if row.op in held)
-    return KitOp(tuple(held.values()), tuple(dict.fromkeys(rules))) if held else None
+    schemas = {op: schema for op, schema in SCHEMAS.items() if name in (op, op.partition(".")[0])}
+    rules = (KitRule(row.argument, row.rule, row.source) for row in CONSTRAINTS if row.op in schemas)
+    return KitOp(tuple(schemas.values()), tuple(dict.fromkeys(rules))) if schemas else None
 
 
 def kit_names() -> tuple[str, ...]:

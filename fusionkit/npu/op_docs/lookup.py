@@ -34,16 +34,16 @@ def lookup(name: str, *, wheel: Path | None = None) -> ApiEntry:
         full = _full_name(name, kit_names())
         if full not in kit_names():
             raise MisuseError(_unknown(name, index))
-    held = entries.get(full, NOTHING)
+    entry = entries.get(full, NOTHING)
     return ApiEntry(
         name=full,
         package=str(index.path) if index else "",
         version=index.version if index else "",
-        where=held.doc.where,
-        superseded=held.doc.superseded,
-        signature=held.signature,
-        schemas=held.schemas,
-        sections=split_sections(held.doc.text),
+        where=entry.doc.where,
+        superseded=entry.doc.superseded,
+        signature=entry.signature,
+        schemas=entry.schemas,
+        sections=split_sections(entry.doc.text),
         kit=kit_op(full),
         notes=notes_on(full),
     )
@@ -75,8 +75,8 @@ def _unknown(name: str, index: ApiIndex | None) -> str:
         if index
         else "the kit, and there is no torch_npu wheel here"
     )
-    told = f"near names: {', '.join(near)}" if near else f"see `fusionkit api list`, or {FOLDER}/torch_npu"
-    return f"{name}: no such name in {where}; {told}"
+    way_out = f"near names: {', '.join(near)}" if near else f"see `fusionkit api list`, or {FOLDER}/torch_npu"
+    return f"{name}: no such name in {where}; {way_out}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,5 +110,5 @@ def list_names(index: ApiIndex | None, prefix: str = "") -> tuple[ApiName, ...]:
 
 def _summary(entry: IndexEntry) -> str:
     """The first line that tells what an entry does."""
-    told = next((s.text for s in split_sections(entry.doc.text) if s.kind == "description"), "")
-    return next((line.strip() for line in told.splitlines() if line.strip()), "")
+    description = next((s.text for s in split_sections(entry.doc.text) if s.kind == "description"), "")
+    return next((line.strip() for line in description.splitlines() if line.strip()), "")

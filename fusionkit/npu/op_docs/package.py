@@ -87,5 +87,5 @@ def package_digest(path: Path, names: tuple[str, ...]) -> str:
         for file in (sorted((path / name).rglob("*.py")) if (path / name).is_dir() else [path / name])
         if file.is_file()
     ]
-    told = "".join(f"{file.relative_to(path).as_posix()} {sha256_file(file)}\n" for file in files)
-    return sha256_bytes(told.encode())
+    listing = "".join(f"{file.relative_to(path).as_posix()} {sha256_file(file)}\n" for file in files)
+    return sha256_bytes(listing.encode())

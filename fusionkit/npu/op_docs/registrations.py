@@ -52,34 +52,34 @@ def read_schemas(package: PackageReader) -> tuple[ApiSchema, ...]:
     The text is the one registered with the dispatcher. Where only a table of code generation has the op it is
     that one's, which calls the first argument `self` where the registered name is `input`.
     """
-    found: dict[tuple[str, str], ApiSchema] = {}
+    schemas: dict[tuple[str, str], ApiSchema] = {}
     for file, prefix in LIBRARIES:
         for op, overload, text in _registered(package.read(file) or b""):
-            found[prefix + op, overload] = ApiSchema(prefix + op, overload, text, (file,))
+            schemas[prefix + op, overload] = ApiSchema(prefix + op, overload, text, (file,))
     for file in TABLES:
         for line, text in _listed((package.read(file) or b"").decode("utf-8", "replace")):
             name = _NAME.match(text)
             if name is None:
                 continue
             key = (name["op"], name["overload"] or "")
-            held = found.get(key)
-            before = (held.text, held.where) if held else (text, ())
-            found[key] = ApiSchema(*key, before[0], (*before[1], f"{file}:{line}"))
-    return tuple(found[key] for key in sorted(found))
+            listed = schemas.get(key)
+            before = (listed.text, listed.where) if listed else (text, ())
+            schemas[key] = ApiSchema(*key, before[0], (*before[1], f"{file}:{line}"))
+    return tuple(schemas[key] for key in sorted(schemas))
 
 
 def _registered(library: bytes) -> list[tuple[str, str, str]]:
     """(op, overload, schema) of every string of a library that is a schema."""
-    found = []
+    schemas = []
     at = library.find(b") -> ")
     while at >= 0:
         start = library.rfind(b"\0", max(0, at - _LONGEST), at) + 1
         end = library.find(b"\0", at, at + _LONGEST)
         match = _SCHEMA.fullmatch(library[start:end].decode("latin-1")) if start and end > 0 else None
         if match is not None and _are_arguments(match["arguments"]):
-            found.append((match["op"], match["overload"] or "", match[0]))
+            schemas.append((match["op"], match["overload"] or "", match[0]))
         at = library.find(b") -> ", max(at + 1, end))
-    return found
+    return schemas
 
 
 def _are_arguments(text: str) -> bool:
@@ -89,14 +89,14 @@ def _are_arguments(text: str) -> bool:
 
 def _listed(table: str) -> list[tuple[int, str]]:
     """(line, schema) of the section `custom`: ops of torch_npu's own, not aten's."""
-    found: list[tuple[int, str]] = []
+    schemas: list[tuple[int, str]] = []
     section = ""
     for number, line in enumerate(table.splitlines(), 1):
         if line[:1].isalpha():
             section = line.partition(":")[0]
         elif section == "custom" and (match := _FUNC.fullmatch(line)):
-            found.append((number, _scalar(match["value"])))
-    return found
+            schemas.append((number, _scalar(match["value"])))
+    return schemas
 
 
 def _scalar(value: str) -> str:

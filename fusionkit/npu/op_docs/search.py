@@ -56,11 +56,11 @@ def _hit(name: str, entry: IndexEntry, wanted: Sequence[str]) -> SearchHit | Non
 def _texts(name: str, entry: IndexEntry) -> list[tuple[float, str]]:
     """(weight, text) of everything on an entry."""
     sections = split_sections(entry.doc.text)
-    found = [(_WEIGHTS.get(section.kind, _ELSEWHERE), section.text) for section in sections]
-    found += [(_SIGNATURE, schema.text) for schema in entry.schemas]
-    found += [(_SIGNATURE, entry.signature)]
-    found += [(_ELSEWHERE, note.text(lang)) for note in notes_on(name) for lang in ("en", "zh")]
-    return sorted(found, key=lambda pair: -pair[0])
+    weighted = [(_WEIGHTS.get(section.kind, _ELSEWHERE), section.text) for section in sections]
+    weighted += [(_SIGNATURE, schema.text) for schema in entry.schemas]
+    weighted += [(_SIGNATURE, entry.signature)]
+    weighted += [(_ELSEWHERE, note.text(lang)) for note in notes_on(name) for lang in ("en", "zh")]
+    return sorted(weighted, key=lambda pair: -pair[0])
 
 
 def _in_name(name: str, word: str) -> float:

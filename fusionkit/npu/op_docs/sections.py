@@ -56,20 +56,20 @@ def split_sections(text: str) -> tuple[DocSection, ...]:
     Before the first heading, lines that look like a call are the signature and the others the description. What
     follows the call below a heading for the signature is the parameters.
     """
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     kind: str | None = None
     for line in text.expandtabs(4).splitlines():
         heading, rest = _heading(line)
         if heading is not None:
             kind, line = heading, rest
             if not rest:
-                found.setdefault(kind, [])
+                sections.setdefault(kind, [])
                 continue
-        elif kind == "signature" and _is_behind_call(line, found[kind]):
+        elif kind == "signature" and _is_behind_call(line, sections[kind]):
             kind = "parameters"
         plain = "signature" if _SIGNATURE.match(line) else "description"
-        found.setdefault(kind or plain, []).append(line.rstrip())
-    joined = {kind: _trimmed(lines) for kind, lines in found.items()}
+        sections.setdefault(kind or plain, []).append(line.rstrip())
+    joined = {kind: _trimmed(lines) for kind, lines in sections.items()}
     return tuple(DocSection(kind, joined[kind]) for kind in HEADINGS if joined.get(kind))
 
 
