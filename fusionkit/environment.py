@@ -1,4 +1,4 @@
-"""Versions of what a result depends on, read from package metadata: nothing is imported for it."""
+"""Versions of packages and system, read from package metadata without importing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment() -> dict[str, str | None]:
 
 
 def package_sha256() -> str:
-    """SHA-256 over names and contents of fusionkit's own Python files: tells two development states apart."""
+    """SHA-256 over names and contents of fusionkit's Python files; distinguishes development states."""
     root = Path(fusionkit.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

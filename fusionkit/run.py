@@ -1,7 +1,7 @@
 """Run the notebooks of an investigation in order, stop at the first gate that fails, and leave evidence.
 
-Everything is checked before anything is written (`execution.plan`). Each notebook gets a kernel of its own
-and ends by writing its phase; its page and the manifest are written before the next one starts.
+Everything is checked before anything is written (`execution.plan`). Each notebook runs in its own kernel and ends
+by writing its phase record; its page and the manifest are written before the next notebook starts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA = "fusionkit/run/1"
 
 @dataclass(frozen=True, slots=True)
 class PhaseOutcome:
-    """One notebook of a run: `verdict` None where it left no phase; `kept` when it was not run again."""
+    """One notebook of a run: `verdict` is None if it wrote no phase; `kept`: result of an earlier run."""
 
     notebook: str
     verdict: Verdict | None
@@ -41,7 +41,7 @@ class PhaseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that came to its end. `not_run` are the notebooks after the one it stopped at."""
+    """A run that has ended. `not_run`: the notebooks after the one at which it stopped."""
 
     run_dir: Path
     phases: tuple[PhaseOutcome, ...]
@@ -50,17 +50,17 @@ class RunResult:
 
     @property
     def stopped_at(self) -> PhaseOutcome | None:
-        """The notebook whose gate failed, or that left no phase."""
+        """The notebook with a failed gate or without a phase, at which the run stopped."""
         return next((phase for phase in self.phases if phase.verdict in (None, Verdict.FAIL)), None)
 
     @property
     def inconclusive(self) -> tuple[PhaseOutcome, ...]:
-        """The phases that could not tell."""
+        """The INCONCLUSIVE phases."""
         return tuple(phase for phase in self.phases if phase.verdict is Verdict.INCONCLUSIVE)
 
     @property
     def exit_code(self) -> int:
-        """0, or 1 when a gate failed, nothing was shown (no phase passes) or, if strict, any is INCONCLUSIVE."""
+        """0; 1 if a gate failed, a phase has no gate, no phase passes or, if strict, one is INCONCLUSIVE."""
         nothing_compared = any(phase.gates == 0 for phase in self.phases)
         none_passes = not any(phase.verdict is Verdict.PASS for phase in self.phases)
         failed = self.stopped_at is not None or none_passes or nothing_compared
@@ -89,7 +89,7 @@ class RunResult:
 
 
 class Progress(Protocol):
-    """Told how a run goes on; `index` counts from 1."""
+    """Receives the progress of a run; `index` counts from 1."""
 
     def notebook_started(self, index: int, total: int, name: str) -> None:
         """A notebook starts."""
@@ -102,7 +102,7 @@ class Progress(Protocol):
 
 
 class Silence:
-    """A Progress that nobody hears."""
+    """A Progress that shows nothing."""
 
     def notebook_started(self, index: int, total: int, name: str) -> None:
         """Nothing."""
@@ -129,10 +129,9 @@ def run_parameters(
 ) -> RunResult:
     """Run the notebooks for a YAML of parameters; the evidence is in `out`, default evidence/<its stem>.
 
-    `notebooks` selects by number or name. With `resume`, notebooks whose phase is there, did not fail and
-    whose inputs are unchanged are kept. A run that was in `out` is replaced; it is kept as `<out>.previous`
-    until this one has come to its end. Raises MisuseError, with nothing written, where anything given is
-    wrong; MisuseError or RunBrokenError where a notebook breaks.
+    `notebooks` selects by number or name. With `resume`, notebooks with a phase that did not fail and unchanged
+    inputs are kept. A previous run in `out` is replaced; it is kept as `<out>.previous` until this one has ended.
+    Raises MisuseError for bad input, with nothing written; MisuseError or RunBrokenError if a notebook breaks.
     """
     plan = make_plan(
         Path(params_path),
@@ -208,7 +207,7 @@ def _run_step(plan: Plan, step: Step, ledger: Ledger, limits: Limits, progress: 
         os.replace(partial, plan.run_dir / f"{step.name}.ipynb")
         outcome = _outcome(plan.run_dir, step, kept=False)
     except FusionKitError as error:
-        with contextlib.suppress(FusionKitError):  # the first error is the one to tell
+        with contextlib.suppress(FusionKitError):  # report the first error, not one of these
             _keep_partial_page(partial)
             enter(error.exit_code, None, str(error))
         raise

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes, JSON in and out, hashes."""
+"""Atomic writes, JSON, and hashes of files."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NO_WHEEL = "no torch_npu wheel or installation here: `fusionkit doctor --target npu-dry` fetches one, --wheel names one"
 
-# What the text of `show` calls its parts that are not sections of the documentation.
+# Headings of `show` for parts that are not sections of the documentation.
 _WORDS = {
     "en": {
         "read": "read in",

@@ -102,7 +102,7 @@ def _ops_text(ops: Ops) -> str:
 
 
 def _print_sites(comparison: GraphComparison) -> None:
-    """The sites that differ, one line for all that differ alike."""
+    """Print the differing sites, one line for all with the same difference."""
     alike = Counter((s.pattern, s.a, s.b, s.note) for s in comparison.differing_sites)
     first = {(s.pattern, s.a, s.b, s.note): s for s in reversed(comparison.differing_sites)}
     for key, count in alike.items():

@@ -1,4 +1,4 @@
-"""fusionkit explain and fusionkit isolate: why a pattern misses a site, to the node."""
+"""fusionkit explain and fusionkit isolate: causes of a miss, to the node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _check_file(pattern: str) -> None:
-    """Complain of a pattern file before the model is built."""
+    """Check the pattern before the model is built."""
     from fusionkit.config import select_patterns
     from fusionkit.pattern_files.pattern_file import check_pattern_file
 
@@ -102,7 +102,7 @@ def _print(report: ExplainReport) -> None:
 
 
 def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
-    """Sites with the same variant and the same causes; graph nodes, lines and the numbers in names aside."""
+    """Group sites by variant and causes, ignoring graph nodes, lines and numbers in names."""
     groups: dict[object, list[SiteExplanation]] = {}
     for item in missed:
         causes = tuple(

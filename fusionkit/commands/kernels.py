@@ -25,7 +25,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("candidate", type=Path, metavar="CANDIDATE")
     copies = actions.add_parser("copies", help="count copies and their neighbours")
     copies.add_argument("profile", type=Path, metavar="PROFILE")
-    copies.add_argument("--baseline", type=Path, metavar="PROFILE", help="what the copies are held against")
+    copies.add_argument("--baseline", type=Path, metavar="PROFILE", help="profile to compare the copies with")
     hit = actions.add_parser("hit", help="count one fused kernel against the expected sites")
     hit.add_argument("profile", type=Path, metavar="PROFILE")
     hit.add_argument(
@@ -114,7 +114,7 @@ def _hit(arguments: argparse.Namespace) -> int:
 
 
 def _exit_code(verdict: Verdict) -> int:
-    """Nothing compared is no pass."""
+    """0 for PASS only."""
     return 0 if verdict is Verdict.PASS else 1
 
 

@@ -1,4 +1,4 @@
-"""fusionkit probe: a pattern counted in the graphs of a real compile, the kit's or a foreign backend's."""
+"""fusionkit probe: count a pattern in the graphs of a real compile, by the kit's or another backend."""
 
 from __future__ import annotations
 

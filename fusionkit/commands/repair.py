@@ -1,4 +1,4 @@
-"""fusionkit repair and fusionkit synthesize: pattern files written from a graph, proven by matcher and numbers."""
+"""fusionkit repair and fusionkit synthesize: write pattern files from a graph, verified by matcher and numbers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def _print_repair(report: RepairReport, out: Path) -> None:
         if site.verdict is not None:
             write_line(f"  repaired {or_dash(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
     for missed in report.missed:
-        write_line(f"  still missed {or_dash(missed.module)} ({or_dash(missed.anchor)}, {or_dash(missed.source)})")
+        write_line(
+            f"  still missed {or_dash(missed.module)} ({or_dash(missed.anchor)}, {or_dash(missed.source)})"
+        )
         for cause in missed.causes:
             write_line(
                 f"    {cause.type}: pattern node {or_dash(cause.pattern_node)}, graph node {or_dash(cause.graph_node)}:"
@@ -126,7 +128,7 @@ def _print_synthesis(report: SynthesisReport, out: Path) -> None:
 
 
 def _capture(arguments: argparse.Namespace) -> Capture:
-    """The graphs of a capsule, or of the subject compiled now."""
+    """`make_capture` on a target that computes values; MisuseError on another one."""
     from fusionkit.npu.target import shows_values
 
     if not shows_values(arguments.target):

@@ -1,4 +1,4 @@
-"""Hits on a second target as evidence: its capsule, the report, and how a verifier counts again."""
+"""Hits on a second target as evidence: its capsule, the report, and their verification."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = "second-hits"
 
 
 def second_gate(target: str) -> str:
-    """Name of the gate that these hits decide."""
+    """Name of the gate on these hits."""
     return f"hits on {target}"
 
 
@@ -44,9 +44,9 @@ def write_second_hits(
 
 
 def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
-    """Match the kit's patterns anew in the capsule, and hold verdicts and the gate against it.
+    """Match the kit's patterns anew in the capsule, and compare hits, verdicts and the gate with it.
 
-    A fusion that came from a file is not matched: running a recorded file would execute it.
+    Fusions with a pattern file are not matched, since a recorded file must not be executed.
     """
     relative = f"artifacts/{path.name}"
     use_target(current_target() or "cpu")

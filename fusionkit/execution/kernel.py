@@ -1,4 +1,4 @@
-"""The kernel of a notebook: always this interpreter, with a scratch folder instead of the user's settings."""
+"""The kernel of a notebook: this interpreter, with a scratch folder instead of the user's settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, u
 def kernel_manager_class(
     scratch: Path, started: Callable[[subprocess.Popen[bytes]], None]
 ) -> type[AsyncKernelManager]:
-    """A kernel manager that starts `sys.executable` whatever kernelspecs are installed.
+    """A kernel manager that starts `sys.executable`, independent of the installed kernelspecs.
 
-    The connection file, the sockets, IPython's profile and what the process itself writes (KERNEL_LOG) lie in
-    `scratch`, so that no home folder is needed and no start-up file of the user takes part. `started` gets the
-    kernel's process.
+    The connection file, the sockets, IPython's profile and the process's output (KERNEL_LOG) are in `scratch`, so that
+    neither the home folder nor the user's start-up files are used. `started` is called with the kernel's process.
     """
 
     class InterpreterKernelManager(AsyncKernelManager):

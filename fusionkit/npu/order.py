@@ -1,4 +1,4 @@
-"""The target comes first in a process: what was imported before it has already decided whether there is an NPU."""
+"""Import order: the target is activated first, since some libraries decide at import whether there is an NPU."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fusionkit.errors import MisuseError
 from fusionkit.npu.versions import PACKAGE, installed_torch_npu
 from fusionkit.processes import BACKEND_AUTOLOAD
 
-# They look for torch_npu when they are imported, and their models call it from then on, or never.
+# Libraries that look for torch_npu when they are imported, and keep that decision for their models.
 DECIDE_AT_IMPORT = ("diffusers", "transformers", "accelerate")
 
 
 def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False) -> None:
-    """Raise MisuseError where this process has already decided what a graph on `target` would look like.
+    """Raise MisuseError if a library imported earlier would make graphs on `target` wrong.
 
-    `torch_npu_may_be_there`: whether a torch_npu that was imported before, by whoever, is the right one.
+    `torch_npu_may_be_there`: whether an already imported torch_npu is acceptable.
     """
     imported = sys.modules.get(PACKAGE) is not None
     if torch_npu_may_be_there and imported:
@@ -39,7 +39,7 @@ def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False)
 
 
 def refuse_visible_torch_npu() -> None:
-    """Raise MisuseError where this process, of target cpu, has imported torch_npu, or a library that saw it installed."""
+    """Raise MisuseError if this process of target cpu has imported torch_npu, or a library that saw it installed."""
     if sys.modules.get(PACKAGE) is not None:
         raise _torch_npu_is_imported("cpu")
     early = _early_library()
@@ -51,9 +51,9 @@ def refuse_visible_torch_npu() -> None:
 
 
 def hide_torch_npu() -> None:
-    """From now on, in this process, `import torch_npu` fails and `find_spec("torch_npu")` answers None.
+    """Make `import torch_npu` fail and `find_spec("torch_npu")` return None in this process.
 
-    A name without a module in sys.modules is Python's own way to say so (reference, "The module cache").
+    sys.modules[name] = None has that effect (Python reference, "The module cache").
     """
     sys.modules[PACKAGE] = None  # type: ignore[assignment]
 

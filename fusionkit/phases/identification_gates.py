@@ -1,4 +1,4 @@
-"""The exit gates of phase 11: was everything read, proved and left as it was, and has anybody confirmed."""
+"""The exit gates of phase 11: files read, replacements proved, model code unchanged, stopped for confirmation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusionkit.verdict import Verdict
 def identification_gates(
     scan: ScanReport, proved: bool, changed: Sequence[str], chosen: Sequence[str]
 ) -> tuple[Gate, ...]:
-    """The gates of a scan. `changed`: files that are not what they were; `chosen`: ids that were confirmed."""
+    """The gates of a scan. `changed`: files whose hash changed; `chosen`: ids of the confirmed candidates."""
     return (_read(scan), _proofs(scan, proved), _unchanged(changed), _confirmed(scan, chosen))
 
 
@@ -43,11 +43,11 @@ def _unchanged(changed: Sequence[str]) -> Gate:
     name = "no model code changed"
     if changed:
         return Gate(name, Verdict.FAIL, f"{len(changed)} files changed meanwhile, first {changed[0]}")
-    return Gate(name, Verdict.PASS, "every file with a candidate has its hash of before")
+    return Gate(name, Verdict.PASS, "the hashes of all files with a candidate are unchanged")
 
 
 def _confirmed(scan: ScanReport, chosen: Sequence[str]) -> Gate:
-    """Stage one ends here, confirmed or not: that nothing goes on by itself is what is asked."""
+    """Always PASS: stage one stops here, and stage two refuses to run without a confirmation."""
     counts = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
     waits = "no candidate is confirmed yet; stage two refuses until the report is"
     return Gate("stopped for confirmation", Verdict.PASS, counts if chosen else waits)

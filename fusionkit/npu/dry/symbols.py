@@ -1,4 +1,4 @@
-"""Which symbols of CANN a torch_npu wheel asks for, derived from the wheel's own files."""
+"""The symbols of CANN that a torch_npu wheel needs, derived from the wheel's own files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NAME = re.compile(rb"(?<=\0)[A-Za-z_]\w{3,80}(?=\0)")
 
 @dataclass(frozen=True, slots=True)
 class WantedSymbols:
-    """What the stand-in has to be: `sonames` of the absent libraries, `linked` symbols that the loader must
-    resolve, `named` strings of the wheel's libraries, among them what is looked up at run time.
+    """What the stand-in must provide: `sonames` of the absent libraries, `linked` symbols that the loader must resolve,
+    `named` strings of the wheel's libraries, which include the names looked up at run time.
     """
 
     sonames: tuple[str, ...]
@@ -33,9 +33,8 @@ class WantedSymbols:
 def wanted_symbols(package: Path) -> WantedSymbols:
     """Read the libraries that the extension module of an unpacked torch_npu `package` loads.
 
-    A symbol is wanted when neither these libraries nor the running torch, Python or the C library have it, or when
-    it has to come from the stand-in although torch has it (INTERPOSED).
-    Raises MisuseError when the package holds no extension module.
+    A symbol is wanted if neither these libraries nor the running torch, Python or C library define it, or if the
+    stand-in overrides torch's (INTERPOSED). Raises MisuseError if the package has no extension module.
     """
     libraries = _loaded_with_extension(package)
     undefined = {symbol for library in libraries for symbol in library.undefined}
@@ -55,7 +54,7 @@ def wanted_symbols(package: Path) -> WantedSymbols:
 
 
 def _loaded_with_extension(package: Path) -> list[SharedLibrary]:
-    """The extension module and those libraries of the package that it needs, directly or not."""
+    """The extension module and the package's libraries that it needs, directly or indirectly."""
     extensions = sorted(package.glob("_C*.so"))
     if not extensions:
         raise MisuseError(
@@ -78,9 +77,9 @@ def _torch_libraries() -> list[Path]:
 
 
 def _present(names: Iterable[str]) -> set[str]:
-    """Those of the library names that are not CANN's: torch's own, the system's, what is loaded already.
+    """The library names that are not CANN's: torch's own, the system's, those already loaded.
 
-    None is opened to find out, so that a CANN that is installed stays out of the process.
+    No library is opened for this, so that an installed CANN is not loaded.
     """
     folder = Path(torch.__file__).parent / "lib"
     maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()

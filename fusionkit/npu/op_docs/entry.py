@@ -1,4 +1,4 @@
-"""What there is to know of one name of torch_npu's API."""
+"""An entry of torch_npu's API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusionkit.npu.op_docs.sections import DocSection
 
 SCHEMA = "fusionkit.api-show/1"
 
-# Sections that a reader looks for; one that an entry lacks is said to be missing.
+# Sections that are reported as not found if an entry lacks them.
 _WANTED = ("parameters", "returns", "constraints", "products")
 
 
@@ -39,12 +39,12 @@ class ApiEntry:
 
     @property
     def call(self) -> str:
-        """How it is called."""
+        """The expression that calls it."""
         return f"torch_npu.{self.name}"
 
     @property
     def online(self) -> str:
-        """The address of its document."""
+        """The address of its online document."""
         return online_page(self.name)
 
     def section(self, kind: str) -> str:
@@ -53,7 +53,7 @@ class ApiEntry:
 
     @property
     def not_found(self) -> tuple[str, ...]:
-        """What was looked for and is not there: "wheel", "schema", "documentation", or kinds of sections."""
+        """Missing parts: "wheel", "schema", "documentation", or kinds of sections."""
         if not self.package:
             return ("wheel",)
         missing = () if self.schemas or self.signature else ("schema",)

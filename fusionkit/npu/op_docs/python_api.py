@@ -10,7 +10,7 @@ from fusionkit.npu.op_docs.docstrings import parse_module, printable
 from fusionkit.npu.op_docs.package import PackageReader
 from fusionkit.npu.versions import PACKAGE
 
-# Packages below torch_npu whose public names are API for models; the rest of it serves the runtime.
+# Packages below torch_npu whose public names are API for models; the others are for the runtime.
 PYTHON_PACKAGES: tuple[str, ...] = ("optim", "contrib")
 
 
@@ -24,9 +24,9 @@ class PythonApi:
 
 
 def read_python_api(package: PackageReader) -> dict[str, PythonApi]:
-    """Name below torch_npu ("optim.NpuFusedAdamW") -> what its source says, for every name without underscore.
+    """Public name below torch_npu ("optim.NpuFusedAdamW") -> signature and docstring from the source.
 
-    A name counts where its package's __init__ imports it from one of the package's modules.
+    Includes the names that a package's __init__ imports from its own modules.
     """
     api: dict[str, PythonApi] = {}
     for folder in PYTHON_PACKAGES:
