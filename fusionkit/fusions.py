@@ -6,8 +6,7 @@ Exceptions are the three registrations of a pattern (`patterns.__all__`, `passes
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fusionkit.counters import (
@@ -71,7 +70,7 @@ class Fusion:
     pattern: Pattern | None = _MISSING
 
     def __post_init__(self) -> None:
-        lacking = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) is _MISSING]
+        lacking = [field.name for field in fields(self) if getattr(self, field.name) is _MISSING]
         if lacking:
             raise MisuseError(
                 f"fusionkit/fusions.py: row {self.name!r} lacks {', '.join(lacking)}; give each field"
