@@ -53,6 +53,14 @@ def to_json(value: Any, *, indent: int | None = 1) -> str:
     return json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
+def without_keys(value: Any, unit: str) -> Any:
+    """JSON `value` without the keys `unit` and `*_unit`, at any depth: durations, which differ from run to run."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if key != unit and not key.endswith(f"_{unit}")}
+        return {key: without_keys(item, unit) for key, item in kept.items()}
+    return [without_keys(item, unit) for item in value] if isinstance(value, list) else value
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises MisuseError naming the file and the line when it cannot be read."""
     try:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.progress import step
-from fusionkit.commands.subject import add_graph_options, add_subject_options, make_capture, or_dash
+from fusionkit.commands.subject import (
+    add_graph_options,
+    add_pattern_option,
+    add_subject_options,
+    make_capture,
+    or_dash,
+)
 
 if TYPE_CHECKING:
     from fusionkit.match.explanation.explain import SiteExplanation
@@ -21,9 +27,7 @@ if TYPE_CHECKING:
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--pattern-decompositions",
         choices=("none", "inductor"),
@@ -120,9 +124,7 @@ def _at(node: str, source: str) -> str:
 def _configure_isolate(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

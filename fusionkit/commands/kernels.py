@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.subject import or_dash
@@ -41,16 +41,18 @@ def _kernels(arguments: argparse.Namespace) -> int:
     return {"load": _load, "diff": _diff, "copies": _copies, "hit": _hit}[arguments.action](arguments)
 
 
-def _read(path: Path | None) -> Profile | None:
+def _profile(path: Path) -> Profile:
     from fusionkit.profile.profile_file import load_profile
 
-    return None if path is None else load_profile(path)
+    return load_profile(path)
+
+
+def _baseline(arguments: argparse.Namespace) -> Profile | None:
+    return None if arguments.baseline is None else _profile(arguments.baseline)
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    from fusionkit.profile.profile_file import load_profile
-
-    value = load_profile(arguments.profile).to_dict()
+    value = _profile(arguments.profile).to_dict()
     if arguments.json:
         write_result(value)
     else:
@@ -66,9 +68,8 @@ def _load(arguments: argparse.Namespace) -> int:
 
 def _diff(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.diff import diff_profiles
-    from fusionkit.profile.profile_file import load_profile
 
-    value = diff_profiles(load_profile(arguments.baseline), load_profile(arguments.candidate)).to_dict()
+    value = diff_profiles(_profile(arguments.baseline), _profile(arguments.candidate)).to_dict()
     if arguments.json:
         write_result(value)
     else:
@@ -84,9 +85,8 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _copies(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.copies import analyze_copies
-    from fusionkit.profile.profile_file import load_profile
 
-    report = analyze_copies(load_profile(arguments.profile), _read(arguments.baseline))
+    report = analyze_copies(_profile(arguments.profile), _baseline(arguments))
     if arguments.json:
         write_result(report.to_dict())
     else:
@@ -100,14 +100,12 @@ def _copies(arguments: argparse.Namespace) -> int:
 
 def _hit(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.hit import check_kernel_hit
-    from fusionkit.profile.profile_file import load_profile
 
     result = check_kernel_hit(
-        load_profile(arguments.profile), arguments.kernel, arguments.expected, _read(arguments.baseline)
+        _profile(arguments.profile), arguments.kernel, arguments.expected, _baseline(arguments)
     )
-    value: dict[str, Any] = result.to_dict()
     if arguments.json:
-        write_result(value)
+        write_result(result.to_dict())
     else:
         write_line(f"{result.verdict}: {result.reason}")
     return _exit_code(result.verdict)

@@ -8,6 +8,7 @@ from pathlib import Path
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.subject import (
     add_graph_options,
+    add_pattern_option,
     add_subject_options,
     graph_options,
     is_capsule,
@@ -20,9 +21,7 @@ from fusionkit.errors import MisuseError
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--backend",
         default="fusionkit",

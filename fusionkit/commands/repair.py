@@ -10,6 +10,7 @@ from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.progress import step
 from fusionkit.commands.subject import (
     add_graph_options,
+    add_pattern_option,
     add_subject_options,
     make_capture,
     names_of,
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 def _configure_repair(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FIXED.py", help="the new file; never overwritten"
     )

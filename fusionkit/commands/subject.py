@@ -56,6 +56,13 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_pattern_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the pattern that the command is about."""
+    parser.add_argument(
+        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+    )
+
+
 def graph_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The graph options as keyword arguments of compile_subject and capture_graphs."""
     options: dict[str, Any] = {"train": arguments.train}

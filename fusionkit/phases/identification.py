@@ -25,7 +25,7 @@ from fusionkit.identify.reporting.summary import reason_of, summary_rows
 from fusionkit.identify.reporting.words import Lang, say
 from fusionkit.identify.scan import scan
 from fusionkit.phases.identification_gates import identification_gates
-from fusionkit.store import write_json, write_text
+from fusionkit.store import without_keys, write_json, write_text
 
 NOTEBOOK = "11_identify_fusion_ops"
 REPORT = "artifacts/11_report.md"
@@ -136,7 +136,7 @@ class Identification:
         """
         changed = changed_files(self.materials)
         report = write_text(self.run_dir / REPORT, render(self.materials, lang=self.lang, changed=changed))
-        write_json(self.run_dir / SCAN, _without_seconds(self.scan.to_dict()))
+        write_json(self.run_dir / SCAN, without_keys(self.scan.to_dict(), "seconds"))
         artifacts = [{"path": REPORT, "kind": "report"}, {"path": SCAN, "kind": "scan"}]
         confirmation = self.run_dir / "artifacts" / FILE_NAME
         confirmation.unlink(missing_ok=True)  # a confirmation of an earlier report is not valid for this one
@@ -208,10 +208,3 @@ def _target(path: str, root_dir: str | None) -> str:
     """`path` below `root_dir` if that exists, else `path` (or package name) unchanged."""
     inside = None if root_dir is None else Path(root_dir) / path
     return str(inside) if inside is not None and inside.exists() else path
-
-
-def _without_seconds(value: Any) -> Any:
-    """Remove durations: artifacts of two runs with equal inputs must be equal."""
-    if isinstance(value, dict):
-        return {key: _without_seconds(item) for key, item in value.items() if key != "seconds"}
-    return [_without_seconds(item) for item in value] if isinstance(value, list) else value

@@ -12,7 +12,7 @@ from fusionkit.phases.integration_gates import CPU_NOTE
 from fusionkit.phases.study import Study
 from fusionkit.profile.copies import CopyReport, analyze_copies
 from fusionkit.profile.profile_file import load_profile
-from fusionkit.store import read_json, write_json
+from fusionkit.store import read_json, without_keys, write_json
 from fusionkit.verdict import Verdict
 
 
@@ -60,7 +60,7 @@ class CopyStudy:
         artifacts = []
         if self.report is not None:
             path = "artifacts/07_copies.json"
-            write_json(self.study.run_dir / path, _without_times(self.report.to_dict()))
+            write_json(self.study.run_dir / path, without_keys(self.report.to_dict(), "us"))
             artifacts.append({"path": path, "kind": "copies"})
         return self.study.write(7, "07_reduce_copies", self.gates, artifacts=artifacts)
 
@@ -89,16 +89,3 @@ def reduce_copies(study: Study, profiles: GivenProfiles | None = None) -> CopySt
     )
     note = f". {CPU_NOTE}" if study.target == "cpu" and profiles is None else ""
     return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
-
-
-def _without_times(value: Any) -> Any:
-    """Remove durations, which differ from run to run and are in the profiles."""
-    if isinstance(value, dict):
-        return {
-            key: _without_times(item)
-            for key, item in value.items()
-            if key != "us" and not key.endswith("_us")
-        }
-    if isinstance(value, list):
-        return [_without_times(item) for item in value]
-    return value

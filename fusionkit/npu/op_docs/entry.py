@@ -19,11 +19,11 @@ _WANTED = ("parameters", "returns", "constraints", "products")
 
 @dataclass(frozen=True, slots=True)
 class ApiEntry:
-    """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") and everything found on it.
+    """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") with its documentation.
 
-    `package` is the wheel or folder that was read and `version` its version, both "" where there is none; `where` is
-    file:line of the documentation in it, `superseded` those of earlier registrations that it replaces. `signature` is
-    set for what is written in Python, `schemas` for ops. `kit` and `notes` are the kit's own.
+    `package`: the wheel or folder, `version`: its version; both "" without one. `where`: file:line of the
+    documentation, `superseded`: those of earlier registrations. `signature` is set for Python classes and functions,
+    `schemas` for ops. `kit` and `notes` are the kit's own.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ApiEntry:
         return online_page(self.name)
 
     def section(self, kind: str) -> str:
-        """The text of a section (a key of sections.HEADINGS), "" where there is none."""
+        """The text of a section (a key of sections.HEADINGS), "" without one."""
         return next((section.text for section in self.sections if section.kind == kind), "")
 
     @property

@@ -125,7 +125,7 @@ def _collect(opened: PackageReader) -> dict[str, Any]:
 
 
 def _version(opened: PackageReader) -> str:
-    """`__version__` of torch_npu/version.py, "" where there is none."""
+    """`__version__` of torch_npu/version.py, "" without one."""
     for node in docstrings.parse_module(opened, _VERSION_FILE).body:
         if (
             isinstance(node, ast.Assign)
