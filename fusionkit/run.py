@@ -140,20 +140,16 @@ def run_parameters(
         out=None if out is None else Path(out),
         notebooks_dir=notebooks_dir,
     )
-    limits = limits or Limits()
     previous = check_folder(plan.run_dir)
     with run_folder(plan.run_dir, previous, keep=resume):
         ledger, kept = open_ledger(plan, command, previous if resume else None)
         try:
-            result = _run_steps(plan, ledger, kept, limits, strict, progress or Silence())
+            result = _run_steps(plan, ledger, kept, limits or Limits(), strict, progress or Silence())
             ledger.write(return_code=result.exit_code)
-        except FusionKitError as error:
-            ledger.end_broken(error.exit_code)
-            raise _with_previous(error, plan.run_dir) from error
-        except OSError as error:
-            ledger.end_broken(RunBrokenError.exit_code)
-            broken = RunBrokenError(f"{plan.run_dir}: {error.strerror or error}")
-            raise _with_previous(broken, plan.run_dir) from error
+        except (FusionKitError, OSError) as error:
+            broken = _broken(error, plan.run_dir)
+            ledger.end_broken(broken.exit_code)
+            raise broken from error
         except KeyboardInterrupt:
             ledger.end_broken(130)
             raise
@@ -231,6 +227,9 @@ def _keep_partial_page(partial: Path) -> None:
         write_text(partial.with_suffix(".html"), notebook_html(node, fallback_title=partial.stem))
 
 
-def _with_previous(error: FusionKitError, run_dir: Path) -> FusionKitError:
+def _broken(error: FusionKitError | OSError, run_dir: Path) -> FusionKitError:
+    """The error of a broken run; its message names the folder of the previous run, if that was kept."""
+    if isinstance(error, OSError):
+        error = RunBrokenError(f"{run_dir}: {error.strerror or error}")
     aside = previous_dir(run_dir)
     return type(error)(f"{error}; the run before it is kept in {aside}") if aside.is_dir() else error

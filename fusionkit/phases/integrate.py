@@ -253,15 +253,10 @@ def integrate(
     if replays.verdict is Verdict.FAIL:
         return replace(result, benefit="rolled back: the numbers of a replaced site are wrong")
     whole = _whole_model(study, compiled)
-    return replace(
-        result,
-        whole=whole,
-        sensitivity=visible_scale(compiled, whole[0])
-        if len(compiled.after) == 1 and whole[0].reference
-        else None,
-        noise=repeat_noise(study.model),
-        gates=(*result.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
-    )
+    one_graph = len(compiled.after) == 1 and whole[0].reference
+    sensitivity = visible_scale(compiled, whole[0]) if one_graph else None
+    gates = (*result.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu))
+    return replace(result, whole=whole, sensitivity=sensitivity, noise=repeat_noise(study.model), gates=gates)
 
 
 def _profiles(study: Study, compiled: Compiled) -> tuple[Profile, Profile]:

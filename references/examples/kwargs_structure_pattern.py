@@ -1,4 +1,4 @@
-"""0 hits, although op and operands are correct. The pattern's call has a keyword argument that the graph's call lacks, or the reverse.
+"""0 hits, although op and operands are correct. The pattern's call has a keyword argument that the graph's lacks, or vice versa.
 
 Remove the keyword argument, or add it. If it varies between sites, end the pattern before the call.
 """
