@@ -12,8 +12,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Where torch is imported after this, it does not load an installed torch_npu by itself: whether torch_npu is loaded is
-# the target's to decide, and without CANN `import torch` would fail. Who sets the variable, decides.
+# Keep a later `import torch` from loading an installed torch_npu: the target decides whether it is loaded, and without
+# CANN `import torch` would fail. A value that the user has set stays.
 if "torch" not in sys.modules:
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 

@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except FusionKitError as error:
         return _complain(str(error), error.exit_code)
-    except BrokenPipeError:  # the reader has gone: what was found still counts
+    except BrokenPipeError:  # the reader has closed the pipe: the exit code stays that of the command
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         return _complain(f"{error.filename or ''}: {error.strerror or error}", RunBrokenError.exit_code)

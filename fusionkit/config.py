@@ -1,4 +1,4 @@
-"""What a compile is to do: which fusions, in which window, with which decomposition table."""
+"""Configuration of a compile: fusions, window, decomposition table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DECOMPOSITIONS = ("none", "inductor")
 
 @dataclass(frozen=True, slots=True)
 class FusionPatterns:
-    """One flag per fusion, default on: the only place where fusions are switched. Off: set the flag to False.
+    """One flag per fusion, default on; False switches the fusion off. Fusions are switched nowhere else.
 
-    What each replaces, and what the default rests on, says its row in `fusions`.
+    The rows of `fusions` describe what each replaces.
     """
 
     enable_rms_norm: bool = True
@@ -35,7 +35,7 @@ def flag_names() -> tuple[str, ...]:
 
 
 def select_patterns(names: tuple[str, ...]) -> FusionPatterns:
-    """Flags with exactly the named fusions on. Raises MisuseError for a name that is none."""
+    """Flags with exactly the named fusions on. Raises MisuseError for an unknown name."""
     for name in names:
         if name not in pattern_names():
             raise MisuseError(f"unknown pattern '{name}'; known: {', '.join(pattern_names())}")

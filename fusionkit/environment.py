@@ -1,4 +1,4 @@
-"""Versions of what a result depends on, read from package metadata: nothing is imported for it."""
+"""Versions of packages and system, read from package metadata without importing."""
 
 from __future__ import annotations
 

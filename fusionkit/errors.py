@@ -1,10 +1,10 @@
-"""The errors that fusionkit raises: one clear line each, naming what is wrong, where, and what to do."""
+"""The errors that fusionkit raises: one line each, with cause, place and remedy."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-# What running a user's own code may raise: anything but an interrupt.
+# Errors that user code may raise: anything but an interrupt.
 USER_CODE_ERRORS = (Exception, SystemExit)
 
 
@@ -19,7 +19,7 @@ class MisuseError(FusionKitError):
 
 
 class DryRunError(FusionKitError):
-    """A real computation was asked of target npu-dry, which has graphs, shapes and dtypes only."""
+    """A computation on target npu-dry, which has graphs, shapes and dtypes only."""
 
 
 class RunBrokenError(FusionKitError):

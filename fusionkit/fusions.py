@@ -1,16 +1,23 @@
-"""What the kit knows of each fusion: one literal row. Everything else reads it here.
+"""The table of fusions: one literal row each, the only place for facts about a fusion.
 
-A fusion with a pattern stands in three registrations besides (`patterns.__all__`, `passes.pattern_registry`,
-`config.FusionPatterns`), which phase 3 and tests/test_fusions.py hold against the rows.
+Exceptions are the three registrations of a pattern (`patterns.__all__`, `passes.pattern_registry`,
+`config.FusionPatterns`), which phase 3 and tests/test_fusions.py compare with the rows.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from fusionkit.counters import FunctionCounter, ModuleCounter, SiteCounter, is_silu
+from fusionkit.counters import (
+    FunctionCounter,
+    ModuleCounter,
+    SiteCounter,
+    is_layer_norm_without_affine,
+    is_named,
+    is_packed_swiglu_mlp,
+    is_swiglu_mlp,
+)
 from fusionkit.errors import MisuseError
 
 BenefitKind = Literal["fewer kernels", "less data movement", "none"]
@@ -20,7 +27,7 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class FusedOp:
-    """A fused op as the dispatcher names it, its overloads, and the NPU kernel types (CANN's names) that it runs as."""
+    """A fused op by its dispatcher name, its overloads, and its NPU kernel types (CANN's names)."""
 
     name: str
     kernel_types: tuple[str, ...]
@@ -29,7 +36,7 @@ class FusedOp:
 
     @property
     def packet(self) -> str:
-        """The op as a graph node names it without its overload: `npu.npu_rms_norm`."""
+        """The overload packet, as in a graph node's target: `npu.npu_rms_norm`."""
         return self.name.replace("::", ".")
 
 
@@ -44,13 +51,12 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """One row. Every field has to be given: a row that lacks one is refused at import.
+    """One row; a row without one of the fields is refused at import.
 
-    `name`: on the command line, in parameters and in results; the flag without `enable_`. `chain`: what is replaced.
-    `ops`: what a replacement calls. `library_ops`: further ops by which a library fuses such a site itself.
-    `primitive`: what `counters` count in eager mode; a primitive that only some libraries' functions compute has its
-    counters in the rows of `subjects`. `benefit` and `reason`: what phase 1 forecasts. `pattern`: None where the kit
-    has none.
+    `name`: used in commands, parameters and results; the flag without `enable_`. `chain`: the replaced computation.
+    `ops`: ops that a replacement calls. `library_ops`: other ops by which a library fuses such a site itself.
+    `primitive`: the computation whose sites `counters` count in eager mode; counters for functions of a model's own
+    library are in the rows of `subjects`. `benefit` and `reason`: forecast of phase 1. `pattern`: None without one.
     """
 
     name: str
@@ -64,14 +70,22 @@ class Fusion:
     pattern: Pattern | None = _MISSING
 
     def __post_init__(self) -> None:
-        lacking = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) is _MISSING]
+        lacking = [field.name for field in fields(self) if getattr(self, field.name) is _MISSING]
         if lacking:
             raise MisuseError(
                 f"fusionkit/fusions.py: row {self.name!r} lacks {', '.join(lacking)}; give each field"
             )
 
+    @property
+    def packets(self) -> tuple[str, ...]:
+        """The ops of a replacement, as overload packets."""
+        return tuple(op.packet for op in self.ops)
 
-# In the order in which the fusions are tried: a longer chain stands before a shorter one that is part of it.
+
+# Fields of the rows of fused ops that the kit has no pattern for.
+_NO_PATTERN: dict[str, Any] = {"library_ops": (), "counters": (), "benefit": "fewer kernels", "pattern": None}
+
+# In the order of matching: a longer chain precedes a shorter one that is part of it.
 FUSIONS: tuple[Fusion, ...] = (
     Fusion(
         name="rms_norm",
@@ -118,34 +132,16 @@ FUSIONS: tuple[Fusion, ...] = (
         ops=(FusedOp("npu::npu_swiglu", ("SwiGlu",), "CANN ops-nn activation/swi_glu"),),
         library_ops=(),
         primitive="swiglu",
-        # transformers.models.llama.modeling_llama.LlamaMLP and its copies (Qwen3; DeepSeek-V3's dense layers and shared
-        # experts): down_proj(silu(gate_proj(x)) * up_proj(x)). Glm4MLP: gate, up = gate_up_proj(x).chunk(2);
-        # down_proj(up * silu(gate)). diffusers.models.activations.SwiGLU (MiniMax-H3; the gate is the second half),
-        # Flux2SwiGLU (the first).
+        # diffusers.models.activations.SwiGLU (MiniMax-H3): the gate is the second half; Flux2SwiGLU: the first.
         counters=(
             ModuleCounter(
-                "swiglu",
-                "forward of an MLP with gate_proj, up_proj, down_proj and SiLU",
-                lambda module: (
-                    all(hasattr(module, name) for name in ("gate_proj", "up_proj", "down_proj"))
-                    and is_silu(getattr(module, "act_fn", None))
-                ),
+                "swiglu", "forward of an MLP with gate_proj, up_proj, down_proj and SiLU", is_swiglu_mlp
             ),
             ModuleCounter(
-                "swiglu",
-                "forward of an MLP with gate_up_proj, down_proj and SiLU",
-                lambda module: (
-                    all(
-                        type(getattr(module, name, None)).__name__ == "Linear"
-                        for name in ("gate_up_proj", "down_proj")
-                    )
-                    and is_silu(getattr(module, "activation_fn", None))
-                ),
+                "swiglu", "forward of an MLP with gate_up_proj, down_proj and SiLU", is_packed_swiglu_mlp
             ),
             ModuleCounter(
-                "swiglu",
-                "forward of diffusers' SwiGLU or Flux2SwiGLU",
-                lambda module: type(module).__name__ in ("SwiGLU", "Flux2SwiGLU"),
+                "swiglu", "forward of diffusers' SwiGLU or Flux2SwiGLU", is_named("SwiGLU", "Flux2SwiGLU")
             ),
         ),
         benefit="fewer kernels",
@@ -170,16 +166,12 @@ FUSIONS: tuple[Fusion, ...] = (
         library_ops=(),
         primitive="ada_layer_norm",
         # FLUX, FLUX.2, HunyuanVideo: norm1, norm1_context, norm2, norm2_context, norm, norm_out, each scaled and
-        # shifted once by whoever calls it; the norms of HunyuanVideo's refiner have an affine and are not.
+        # shifted once by its caller; the norms of HunyuanVideo's refiner have an affine and are no sites.
         counters=(
             ModuleCounter(
                 "ada_layer_norm",
                 "forward of a torch.nn.LayerNorm without affine, whose caller scales and shifts",
-                lambda module: (
-                    (type(module).__module__, type(module).__name__)
-                    == ("torch.nn.modules.normalization", "LayerNorm")
-                    and not module.elementwise_affine
-                ),
+                is_layer_norm_without_affine,
                 in_caller=True,
                 anywhere=False,
             ),
@@ -216,7 +208,7 @@ FUSIONS: tuple[Fusion, ...] = (
             ModuleCounter(
                 "gelu",
                 "forward of transformers' GELUTanh or NewGELUActivation",
-                lambda module: type(module).__name__ in ("GELUTanh", "NewGELUActivation"),
+                is_named("GELUTanh", "NewGELUActivation"),
             ),
         ),
         benefit="none",
@@ -227,45 +219,32 @@ FUSIONS: tuple[Fusion, ...] = (
         name="add_rms_norm",
         chain="residual addition, then rms_norm",
         ops=(FusedOp("npu::npu_add_rms_norm", ("AddRmsNorm",), "CANN ops-nn norm/add_rms_norm"),),
-        library_ops=(),
         primitive="add_rms_norm",
-        counters=(),
-        benefit="fewer kernels",
         reason="the addition becomes part of the norm's kernel",
-        pattern=None,
+        **_NO_PATTERN,
     ),
     Fusion(
         name="geglu",
         chain="gelu(gate(x)) * up(x)",
         ops=(FusedOp("npu::npu_geglu", ("GeGlu", "GeGluV2"), "CANN ops-nn activation/ge_glu_v2"),),
-        library_ops=(),
         primitive="geglu",
-        counters=(),
-        benefit="fewer kernels",
         reason="activation and product become one kernel",
-        pattern=None,
+        **_NO_PATTERN,
     ),
     Fusion(
         name="attention",
         chain="softmax(q k^T * scale + mask) v",
         ops=(
-            FusedOp(
-                "npu::npu_fusion_attention",
-                ("FlashAttentionScore",),
-                "CANN ops-transformer attention/flash_attention_score",
-            ),
+            FusedOp("npu::npu_fusion_attention", ("FlashAttentionScore",), "CANN ops-transformer attention/"),
             FusedOp(
                 "npu::npu_prompt_flash_attention",
                 ("PromptFlashAttention",),
-                "CANN ops-transformer attention/prompt_flash_attention",
+                "CANN ops-transformer attention/",
             ),
         ),
-        library_ops=(),
         primitive="attention",
-        counters=(),
-        benefit="fewer kernels",
         reason="two matmuls, scale, mask and softmax become one kernel",
-        pattern=None,
+        **_NO_PATTERN,
     ),
     Fusion(
         name="grouped_matmul",
@@ -273,67 +252,49 @@ FUSIONS: tuple[Fusion, ...] = (
         ops=(
             FusedOp("npu::npu_grouped_matmul", ("GroupedMatmul",), "CANN ops-transformer gmm/grouped_matmul"),
         ),
-        library_ops=(),
         primitive="grouped_matmul",
-        counters=(),
-        benefit="fewer kernels",
         reason="the matmuls of all experts become one kernel",
-        pattern=None,
+        **_NO_PATTERN,
     ),
     Fusion(
         name="scaled_masked_softmax",
         chain="softmax(x * scale masked)",
-        ops=(
-            FusedOp(
-                "npu::npu_scaled_masked_softmax",
-                ("ScaledMaskedSoftmax",),
-                "op-plugin npu_scaled_masked_softmax",
-            ),
-        ),
-        library_ops=(),
+        ops=(FusedOp("npu::npu_scaled_masked_softmax", ("ScaledMaskedSoftmax",), "op-plugin"),),
         primitive="scaled_masked_softmax",
-        counters=(),
-        benefit="fewer kernels",
         reason="scale, mask and softmax become one kernel",
-        pattern=None,
+        **_NO_PATTERN,
     ),
 )
 
 
 def fusion(name: str) -> Fusion:
-    """The row of that name. Raises MisuseError where there is none."""
-    for row in FUSIONS:
-        if row.name == name:
-            return row
-    raise MisuseError(
-        f"no fusion {name!r} in fusionkit/fusions.py; it has {', '.join(row.name for row in FUSIONS)}"
-    )
+    """The row of that name. Raises MisuseError without one."""
+    rows = {row.name: row for row in FUSIONS}
+    if name not in rows:
+        raise MisuseError(f"no fusion {name!r} in fusionkit/fusions.py; it has {', '.join(rows)}")
+    return rows[name]
 
 
 def pattern_names() -> tuple[str, ...]:
-    """The names of the fusions that the kit has a pattern for, in the order in which they are tried."""
+    """The names of the fusions with a pattern, in the order of matching."""
     return tuple(row.name for row in FUSIONS if row.pattern is not None)
 
 
 def fused_packets(name: str) -> tuple[str, ...]:
-    """The ops, as graph nodes name them, by which a library has fused such a site before any pattern.
+    """The ops, as overload packets (`npu.npu_rms_norm`), by which a library fuses such a site itself.
 
     Empty for a name outside the table, such as that of a user's own pattern file.
     """
-    return next(((*_packets(row), *row.library_ops) for row in FUSIONS if row.name == name), ())
+    return next(((*row.packets, *row.library_ops) for row in FUSIONS if row.name == name), ())
 
 
 def site_fusions() -> tuple[str, ...]:
-    """The fusions that have sites of their own: those whose ops are not among the library ops of another."""
+    """The fusions whose ops are not among the library ops of another one."""
     of_others = {op for row in FUSIONS for op in row.library_ops}
-    return tuple(row.name for row in FUSIONS if not of_others.intersection(_packets(row)))
+    return tuple(row.name for row in FUSIONS if not of_others.intersection(row.packets))
 
 
 def fusion_of_op(op: str) -> str | None:
-    """The first fusion with a pattern whose replacement calls `op` (`npu::npu_gelu`); None for another op."""
+    """The first fusion with a pattern whose replacement calls `op` (`npu::npu_gelu`); None without one."""
     rows = (row for row in FUSIONS if row.pattern is not None)
     return next((row.name for row in rows if op in [fused.name for fused in row.ops]), None)
-
-
-def _packets(row: Fusion) -> tuple[str, ...]:
-    return tuple(op.packet for op in row.ops)

@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-# `import torch` loads an installed torch_npu by itself unless this is 0. On a machine without CANN that fails, and
-# with CANN it comes before the target is chosen.
+# Unless this is 0, `import torch` loads an installed torch_npu: without CANN that fails, and with CANN it precedes the
+# choice of the target.
 BACKEND_AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 _SET_PDEATHSIG = 1  # linux/prctl.h
@@ -18,7 +18,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def disable_backend_autoload() -> None:
-    """Keep torch, which is not imported yet, from loading torch_npu in this process and in those that it starts."""
+    """Keep a later `import torch` from loading torch_npu, in this process and its children."""
     os.environ[BACKEND_AUTOLOAD] = "0"
 
 

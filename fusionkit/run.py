@@ -1,7 +1,7 @@
 """Run the notebooks of an investigation in order, stop at the first gate that fails, and leave evidence.
 
-Everything is checked before anything is written (`execution.plan`). Each notebook gets a kernel of its own
-and ends by writing its phase; its page and the manifest are written before the next one starts.
+Everything is checked before anything is written (`execution.plan`). Each notebook runs in its own kernel and ends
+by writing its phase record; its page and the manifest are written before the next notebook starts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = "fusionkit/run/1"
 
 @dataclass(frozen=True, slots=True)
 class PhaseOutcome:
-    """One notebook of a run: `verdict` None where it left no phase; `kept` when it was not run again."""
+    """One notebook of a run: `verdict` is None if it wrote no phase; `kept`: result of an earlier run."""
 
     notebook: str
     verdict: Verdict | None
@@ -42,7 +42,7 @@ class PhaseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that came to its end. `not_run` are the notebooks after the one it stopped at."""
+    """A run that has ended. `not_run`: the notebooks after the one at which it stopped."""
 
     run_dir: Path
     phases: tuple[PhaseOutcome, ...]
@@ -51,17 +51,17 @@ class RunResult:
 
     @property
     def stopped_at(self) -> PhaseOutcome | None:
-        """The notebook whose gate failed, or that left no phase."""
+        """The notebook with a failed gate or without a phase, at which the run stopped."""
         return next((phase for phase in self.phases if phase.verdict in (None, Verdict.FAIL)), None)
 
     @property
     def inconclusive(self) -> tuple[PhaseOutcome, ...]:
-        """The phases that could not tell."""
+        """The INCONCLUSIVE phases."""
         return tuple(phase for phase in self.phases if phase.verdict is Verdict.INCONCLUSIVE)
 
     @property
     def exit_code(self) -> int:
-        """0, or 1 when a gate failed, nothing was shown (no phase passes) or, if strict, any is INCONCLUSIVE."""
+        """0; 1 if a gate failed, a phase has no gate, no phase passes or, if strict, one is INCONCLUSIVE."""
         nothing_compared = any(phase.gates == 0 for phase in self.phases)
         none_passes = not any(phase.verdict is Verdict.PASS for phase in self.phases)
         failed = self.stopped_at is not None or none_passes or nothing_compared
@@ -90,7 +90,7 @@ class RunResult:
 
 
 class Progress(Protocol):
-    """Told how a run goes on; `index` counts from 1."""
+    """Receives the progress of a run; `index` counts from 1."""
 
     def notebook_started(self, index: int, total: int, name: str) -> None:
         """A notebook starts."""
@@ -103,7 +103,7 @@ class Progress(Protocol):
 
 
 class Silence:
-    """A Progress that nobody hears."""
+    """A Progress that shows nothing."""
 
     def notebook_started(self, index: int, total: int, name: str) -> None:
         """Nothing."""
@@ -130,10 +130,9 @@ def run_parameters(
 ) -> RunResult:
     """Run the notebooks for a YAML of parameters; the evidence is in `out`, default evidence/<its stem>.
 
-    `notebooks` selects by number or name. With `resume`, notebooks whose phase is there, did not fail and
-    whose inputs are unchanged are kept. A run that was in `out` is replaced; it is kept as `<out>.previous`
-    until this one has come to its end. Raises MisuseError, with nothing written, where anything given is
-    wrong; MisuseError or RunBrokenError where a notebook breaks.
+    `notebooks` selects by number or name. With `resume`, notebooks with a phase that did not fail and unchanged
+    inputs are kept. A previous run in `out` is replaced; it is kept as `<out>.previous` until this one has ended.
+    Raises MisuseError for bad input, with nothing written; MisuseError or RunBrokenError if a notebook breaks.
     """
     plan = make_plan(
         Path(params_path),
@@ -142,20 +141,16 @@ def run_parameters(
         out=None if out is None else Path(out),
         notebooks_dir=notebooks_dir,
     )
-    limits = limits or Limits()
     previous = check_folder(plan.run_dir)
     with run_folder(plan.run_dir, previous, keep=resume):
         ledger, kept = open_ledger(plan, command, previous if resume else None)
         try:
-            result = _run_steps(plan, ledger, kept, limits, strict, progress or Silence())
+            result = _run_steps(plan, ledger, kept, limits or Limits(), strict, progress or Silence())
             ledger.write(return_code=result.exit_code)
-        except FusionKitError as error:
-            ledger.end_broken(error.exit_code)
-            raise _with_previous(error, plan.run_dir) from error
-        except OSError as error:
-            ledger.end_broken(RunBrokenError.exit_code)
-            told = RunBrokenError(f"{plan.run_dir}: {error.strerror or error}")
-            raise _with_previous(told, plan.run_dir) from error
+        except (FusionKitError, OSError) as error:
+            broken = _broken(error, plan.run_dir)
+            ledger.end_broken(broken.exit_code)
+            raise broken from error
         except KeyboardInterrupt:
             ledger.end_broken(130)
             raise
@@ -220,7 +215,7 @@ def _run_step(
         os.replace(partial, plan.run_dir / f"{step.name}.ipynb")
         outcome = _outcome(plan.run_dir, step, kept=False)
     except FusionKitError as error:
-        with contextlib.suppress(FusionKitError):  # the first error is the one to tell
+        with contextlib.suppress(FusionKitError):  # report the first error, not one of these
             _keep_partial_page(partial)
             enter(error.exit_code, None, str(error))
         raise
@@ -244,6 +239,9 @@ def _keep_partial_page(partial: Path) -> None:
         write_text(partial.with_suffix(".html"), notebook_html(node, fallback_title=partial.stem))
 
 
-def _with_previous(error: FusionKitError, run_dir: Path) -> FusionKitError:
+def _broken(error: FusionKitError | OSError, run_dir: Path) -> FusionKitError:
+    """The error of a broken run; its message names the folder of the previous run, if that was kept."""
+    if isinstance(error, OSError):
+        error = RunBrokenError(f"{run_dir}: {error.strerror or error}")
     aside = previous_dir(run_dir)
     return type(error)(f"{error}; the run before it is kept in {aside}") if aside.is_dir() else error

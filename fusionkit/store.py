@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes, JSON in and out, hashes."""
+"""Atomic writes, JSON, and hashes of files."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ def write_json(path: Path, value: Any) -> Path:
 def to_json(value: Any, *, indent: int | None = 1) -> str:
     """Canonical JSON: sorted keys, no NaN, UTF-8 text kept."""
     return json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def without_keys(value: Any, unit: str) -> Any:
+    """JSON `value` without the keys `unit` and `*_unit`, at any depth: durations, which differ from run to run."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if key != unit and not key.endswith(f"_{unit}")}
+        return {key: without_keys(item, unit) for key, item in kept.items()}
+    return [without_keys(item, unit) for item in value] if isinstance(value, list) else value
 
 
 def read_json(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""PASS, FAIL or INCONCLUSIVE: the three answers a check can give, and how they combine."""
+"""PASS, FAIL and INCONCLUSIVE: the verdicts of a check, and their combination."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Answer of a check. Only PASS is true in a boolean context."""
+    """Verdict of a check. Only PASS is true in a boolean context."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Combine verdicts: any FAIL fails; else any INCONCLUSIVE, or no verdict at all, is INCONCLUSIVE."""
+    """FAIL if any is FAIL; else INCONCLUSIVE if any is, or if there is none; else PASS."""
     seen = list(verdicts)
     if Verdict.FAIL in seen:
         return Verdict.FAIL

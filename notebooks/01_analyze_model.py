@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Phase 1: where the primitives are
+# # Phase 1: analyze the model
 #
-# **Question:** which primitives does this model hold, where do their values come from, and which fusions are worth a try?
+# **Question:** which primitives does this model contain, where do their arguments come from, and which fusions are candidates?
 #
-# The model is captured as torch.compile sees it, in both windows. Shown are the source of every counted primitive, where its
-# values come from in each window, and one row per candidate fusion: whether it is reused, what it should bring, and which path it takes.
-# A rejected candidate keeps its reason.
+# The model is captured by torch.compile in both windows. The phase shows the source code of every counted primitive, the origin
+# of its arguments in each window, and one row per candidate fusion: decision, reuse of an existing pattern, expected benefit,
+# path, reason.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -30,8 +30,8 @@ from fusionkit.widgets import views
 study = open_study(globals())
 
 # %% [markdown]
-# ## The graphs, window by window, and on a second target
-# The second target is captured in a process of its own. On npu-dry the graph is the one that an NPU gets: a graph fact, never a number.
+# ## Graphs by window and target
+# The second target is captured in a separate process. On npu-dry the graph is that of an NPU, without numbers or times.
 
 # %%
 analysis = analyze(study, api_stage, second_target)
@@ -39,33 +39,34 @@ views.table(analysis.graph_rows(), "Graphs of the compile", empty="the compile g
 
 # %%
 views.table(
-    analysis.op_rows(), "Ops that the two targets call differently often", empty=analysis.why_no_difference()
+    analysis.op_rows(), "Ops whose call count differs between the targets", empty=analysis.why_no_difference()
 )
 
 # %%
 views.table(
-    analysis.site_rows(), "Sites whose state differs between the targets", empty=analysis.why_no_difference()
+    analysis.site_rows(), "Sites whose status differs between the targets", empty=analysis.why_no_difference()
 )
 
 # %%
 views.table(
-    [row.to_dict() for row in analysis.candidates], "Candidate fusions, from the sites counted in eager mode"
+    [row.to_dict() for row in analysis.candidates], "Candidate fusions, by the sites counted in eager mode"
 )
 
 # %% [markdown]
-# ## The primitives' own source
+# ## Source code of the primitives
 
 # %%
 views.source(analysis.fragments)
 
 # %% [markdown]
-# ## Where the arguments of each pattern come from
-# A weight that is a placeholder in the window where the pattern runs is an argument of the pattern. A get_attr is a constant of the graph.
+# ## Origin of the pattern arguments
+# The kind of the graph node that each pattern argument is bound to. A weight is a placeholder before freezing and may be a
+# get_attr, a constant of the graph, after it.
 
 # %%
 views.table(
     analysis.parameters,
-    "Node behind each pattern argument, per window",
+    "Node kind of each pattern argument, by window",
     empty="no existing pattern matches in either window",
     merge=["pattern"],
 )

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Phase 2: create a pattern, or reuse one
 #
-# **Question:** does an existing pattern take every site, and where not, what should a new one look like?
+# **Question:** does an existing pattern hit every site, and if not, what should a new one look like?
 #
-# Existing patterns are tried first, on the model's own compile graph. Where one misses, a new file is drafted in this run's folder from the
-# nodes that stand in the graph. Nothing that exists is modified, and a gate proves it.
+# Existing patterns are tried first, in the model's own compile graph. If one misses a site, a new pattern file is drafted from the
+# graph nodes of that site, in this run's folder. Existing files are not modified; a gate verifies that.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -27,8 +27,9 @@ from fusionkit.widgets import views
 study = open_study(globals())
 
 # %% [markdown]
-# ## Existing patterns, and the path by rule
-# register_replacement is the rule; GraphPatternEntry only where a size inside the chain is symbolic. A hand-written graph pass is no option.
+# ## Existing patterns, and the path of each fusion
+# The path is register_replacement; GraphPatternEntry only if a size inside the chain is symbolic. Hand-written graph passes are not
+# allowed.
 
 # %%
 creation = create(study)
@@ -38,7 +39,7 @@ views.table(creation.rows, "Decision per fusion", empty="no fusion takes part in
 # ## Pattern files of this run
 
 # %%
-views.texts(creation.file_rows(), "file", "text", empty="no new file: the existing patterns take every site")
+views.texts(creation.file_rows(), "file", "text", empty="no new file: the existing patterns hit every site")
 
 # %% [markdown]
 # ## Gates

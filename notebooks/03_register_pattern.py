@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Phase 3: the three registrations
 #
-# **Question:** what has to be added where, so that each pattern is exported, registered and switched on, and can the matcher reach it?
+# **Question:** which edits export, register and enable each pattern, and can the matcher reach it?
 #
-# Export, registry entry and flag, as diffs for the kit's own layout and for MindIE-SD's. They are written only into the checkout that is
-# given as a parameter. Every name derives from one. A pattern that the matcher cannot reach stops the run here.
+# Export, registry entry and flag, as diffs for the kit's own layout and for MindIE-SD's. They are written only into the checkout that
+# is given as a parameter. All names derive from one. A pattern that the matcher cannot reach stops the run here.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -33,7 +33,7 @@ study = open_study(globals())
 
 # %%
 registration = register(study, checkout=checkout_dir, old_name=old_name)
-views.table(registration.name_rows(), "Every name of a fusion", empty="no fusion takes part in this run")
+views.table(registration.name_rows(), "Names of each fusion", empty="no fusion takes part in this run")
 
 # %% [markdown]
 # ## The diffs
@@ -44,12 +44,12 @@ views.text(registration.diff_text("fusionkit"), "For the kit's own layout")
 # %%
 views.text(
     registration.diff_text("mindiesd"),
-    "For MindIE-SD's layout (against empty files unless a checkout is given)",
+    "For MindIE-SD's layout (relative to empty files unless a checkout is given)",
 )
 
 # %% [markdown]
-# ## Can the matcher reach them?
-# Variants whose search graphs are equal share one matcher entry.
+# ## Reachability
+# Variants with equal search graphs share one matcher entry.
 
 # %%
 views.table(registration.rows, "Reachability", empty="no fusion takes part in this run")

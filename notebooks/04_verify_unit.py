@@ -1,13 +1,14 @@
 # %% [markdown]
-# # Phase 4: right numbers, and a match on the extracted code
+# # Phase 4: verify pattern and replacement as units
 #
-# **Question:** does each replacement compute what its pattern computes, and does the pattern match the code it was made for?
+# **Question:** does each replacement compute the same as its pattern, and does the pattern match the code for which it was written?
 #
-# Two verdicts. Numbers: search function and replacement are called directly, on random inputs of several magnitudes, and held against float64.
-# On every target they are computed on the CPU, by the reference kernels of target cpu.
-# Match: the smallest module around each kind of site is compiled alone. Wrong numbers stop the run; a unit that is missed does not, phase 5 explains it.
+# Two verdicts. Numbers: search function and replacement are called directly on random inputs of several magnitudes, and compared
+# with a float64 reference. On every target they run on the CPU, with the reference kernels of target cpu.
+# Match: the smallest module around each kind of site is compiled separately. Wrong numbers stop the run; a missed unit does not,
+# since phase 5 explains it.
 #
-# **A unit pass is no hit.** The unit graph is made from the same code as the pattern.
+# **A matched unit is not a hit.** The unit graph comes from the same code as the pattern.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -31,14 +32,14 @@ study = open_study(globals())
 
 # %% [markdown]
 # ## Numbers
-# Errors are against float64, in ulps of the output's dtype; the limit is twice the error of the original code, at least 1 ulp. Inputs: `own`, as drawn for
-# the variant's example shapes; `mean_square`, activations of that mean square.
+# Errors relative to float64, in ulps of the output's dtype; the limit is twice the error of the original code, at least 1 ulp.
+# Inputs: `own`, drawn for the variant's example shapes; `mean_square`, activations of that mean square.
 
 # %%
 unit = verify_unit(study)
 views.table(
     unit.number_rows(),
-    "Search function against replacement",
+    "Replacement compared with search function",
     empty="no variant of a pattern takes part in this run",
     merge=["pattern", "variant"],
 )

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # Phase 5: every site accounted for
+# # Phase 5: status of every site
 #
-# **Question:** is every counted site a hit, and where one is not, why?
+# **Question:** is every counted site a hit, and if not, why?
 #
-# The sites were counted in eager mode, by hooks, without looking at a graph. Each one is now a hit, already fused by the library, skipped
-# with a reason, or a miss with cause and node. Anything else fails.
+# The sites were counted in eager mode, by hooks, independently of the graph. Each is a hit, already fused by the library, skipped
+# with a reason, or a miss with its causes and nodes. Anything else is a FAIL.
 #
-# `subject` may be a capsule (`*.json`, from `fusionkit capture`): nothing is then compiled, and counts, size, dtype and target are
-# the capsule's.
+# `subject` may be a capsule (`*.json`, from `fusionkit capture`): nothing is compiled then, and counts, size, dtype and target are
+# those of the capsule.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -20,7 +20,7 @@ decompositions: str = "none"
 patterns: list[str] = []
 pattern_file: str | None = None
 expected_sites: dict[str, int | None] = {}  # your own counts, by the name of a fusion
-isolate: bool = False  # count ever longer beginnings of the nearest variant as well
+isolate: bool = False  # count the prefixes of the nearest variant as well
 run_dir: str = "evidence/interactive"
 
 # %%
@@ -33,8 +33,8 @@ from fusionkit.widgets.filter import site_explorer
 study = open_study(globals())
 
 # %% [markdown]
-# ## Why the misses miss
-# The nearest variant of the pattern and the graph, row by row. What differs is underlined and numbered like the causes below it.
+# ## Causes of the misses
+# The nearest variant of the pattern and the graph, aligned row by row. Differences are underlined and numbered like the causes below.
 
 # %%
 mismatch = debug_mismatch(study)
@@ -44,17 +44,17 @@ aligner(mismatch.explained, empty=mismatch.why_no_cause())
 views.alignments(mismatch.explained, empty=mismatch.why_no_cause())
 
 # %% [markdown]
-# ## Where the hits are lost
-# The nearest variant, one op longer from level to level, counted in the real graph by torch's matcher.
+# ## Prefix isolation
+# Prefixes of the nearest variant, each one op longer, counted in the real graph by torch's matcher: where are the hits lost?
 
 # %%
 prefixes = mismatch.prefix_rows() if isolate else []
-not_isolated = mismatch.why_no_cause() if isolate else "not asked for; give isolate: true"
+not_isolated = mismatch.why_no_cause() if isolate else "not requested; set isolate: true"
 views.table(prefixes, "Prefixes of the nearest variant", empty=not_isolated, merge=["pattern", "variant"])
 
 # %% [markdown]
 # ## Sites
-# Misses come first. The anchor is the node at which the match ends.
+# Misses come first. The anchor is the last node of the match.
 
 # %%
 site_explorer(mismatch.site_rows())

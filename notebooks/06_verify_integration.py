@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Phase 6: hits, kernels, numbers
 #
-# **Question:** in the whole model, is every site hit, does the fused kernel run in place of the originals, and are the numbers right?
+# **Question:** in the whole model, is every site a hit, does the fused kernel replace the original ones, and are the numbers right?
 #
-# Three layers, in this order; a later one is not run when an earlier one fails. Hits: every counted site. Kernels: the fused kernel is in the compiled
-# profile and not in the eager one, and what it replaced is gone. Numbers: every site replayed on its own inputs, then the whole model in float32.
+# Three layers, in this order; a FAIL stops the later ones. Hits: every counted site. Kernels: the fused kernel is in the compiled
+# profile and not in the eager one, and the replaced kernels vanished. Numbers: every site replayed on its own inputs, then the whole
+# model in float32.
 
 # %% tags=["parameters"]
 subject: str = "flux"
@@ -34,11 +35,12 @@ study = open_study(globals())
 
 # %%
 integration = integrate(study, given_profiles(baseline_profile, candidate_profile), second_target)
-views.table(integration.hit_rows(), "Hits against counted sites", empty="no fusion takes part in this run")
+views.table(integration.hit_rows(), "Hits and counted sites", empty="no fusion takes part in this run")
 
 # %% [markdown]
 # ## Layer 2: kernels
-# How often each kernel runs in one step. `baseline_profile` and `candidate_profile` take an NPU's own kernel_details.csv. On target cpu the profile is torch's own, in torch_npu's columns: counts count, durations are no NPU time.
+# Kernel counts of one step. `baseline_profile` and `candidate_profile` take two kernel_details.csv of an NPU. On target cpu the profile
+# is torch's, in torch_npu's columns: kernel counts are valid, durations are not NPU times.
 
 # %%
 views.chart(
@@ -51,8 +53,8 @@ views.chart(
 
 # %% [markdown]
 # ## Layer 3: numbers
-# Errors are against float64, in ulps of the dtype. The whole model is gated in float32 only: the table of defects shows how large one in
-# every fused op has to be before the comparison in the working dtype refuses it.
+# Errors relative to float64, in ulps of the dtype. Only the float32 run of the whole model is a gate: the table of scale defects shows
+# how large a defect in every fused op must be before the comparison in the working dtype refuses it.
 
 # %%
 views.table(
@@ -65,14 +67,14 @@ views.table(integration.model_rows(), "The whole model", empty=integration.why_e
 # %%
 views.table(
     integration.sensitivity_rows(),
-    "Which defects the whole-model comparison refuses in the working dtype",
+    "Scale defects that the whole-model comparison refuses in the working dtype",
     empty=integration.why_empty("sensitivity"),
 )
 
 # %%
 views.table(
     integration.reported_rows(),
-    "Reported besides; no gate rests on these",
+    "Reported only; no gate uses these",
     empty=integration.why_empty("numbers"),
 )
 

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Phase 7: copies
 #
-# **Question:** did the fusions leave more copies or fewer, and what can be done about those that are left?
+# **Question:** did compilation add copies, and how can the remaining ones be reduced?
 #
-# Copies in the compiled run against the eager one, from the two profiles of phase 6; what stands before and behind each copy; and which of
+# Copies in the compiled and in the eager run, from the two profiles of phase 6; the kernels before and after each copy; and which of
 # the schemes A (repair the matches), B (mixed mode), C (static shapes, graph replay) applies.
 
 # %% tags=["parameters"]
@@ -43,12 +43,12 @@ views.chart(
 )
 
 # %% [markdown]
-# ## Neighbours
+# ## Neighbouring kernels
 
 # %%
 views.table(
     copies.pair_rows(),
-    "What stands before and behind each copy in the compiled run",
+    "Kernels before and after each copy in the compiled run",
     empty=copies.why_empty(),
 )
 

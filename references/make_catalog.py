@@ -144,8 +144,8 @@ def _arguments(words: Sequence[str]) -> Iterator[None]:
 
 def section(kind: str, run: Runner) -> str:
     """Symptom, lines that matter, output of explain, what helps, output of repair."""
-    file, told, code = example(kind)
-    symptom, _, remedy = told.rpartition("\n\n")
+    file, words, code = example(kind)
+    symptom, _, remedy = words.rpartition("\n\n")
     shown = [run(command) for command in CATALOG[kind]]
     at = next((n for n, command in enumerate(CATALOG[kind]) if " repair " in command), len(shown))
     link = f"[{file.name}](examples/{file.name}):"
@@ -160,8 +160,8 @@ def _lint(file: Path) -> list[str]:
 
     if not file.stem.endswith("_pattern"):
         return []
-    found = lint_pattern_file(file).findings
-    return [f"`fusionkit lint` needs no model to say `{item.rule}`: {item.what}." for item in found]
+    findings = lint_pattern_file(file).findings
+    return [f"`fusionkit lint` needs no model to say `{item.rule}`: {item.what}." for item in findings]
 
 
 def example(kind: str) -> tuple[Path, str, str]:
@@ -184,13 +184,13 @@ def _pattern_lines(text: str, with_replacement: bool) -> str:
     """The functions `pattern`, and tensors that stand outside of them."""
     tree = ast.parse(text)
     names = ("pattern", "replacement") if with_replacement else ("pattern",)
-    held = [
+    tensors = [
         node
         for node in tree.body
         if isinstance(node, ast.Assign) and not ast.unparse(node.targets[0]).endswith(("aten", "Group"))
     ]
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in names]
-    return "\n\n\n".join(_lines(text, node, node) for node in [*held, *functions])
+    return "\n\n\n".join(_lines(text, node, node) for node in [*tensors, *functions])
 
 
 def _lines(text: str, first: ast.stmt, last: ast.stmt) -> str:

@@ -31,20 +31,20 @@ STATIC = {"alignments", "bar_chart_svg", "chart", "html_table", "table"}
 def violations(notebook: Any) -> list[str]:
     """Return one line for each rule that `notebook` breaks."""
     cells = notebook.cells
-    found = []
+    broken = []
     if len(cells) > MAX_CELLS:
-        found.append(f"{len(cells)} cells, at most {MAX_CELLS} allowed")
+        broken.append(f"{len(cells)} cells, at most {MAX_CELLS} allowed")
     if not cells or cells[0].cell_type != "markdown" or not cells[0].source.lstrip().startswith("#"):
-        found.append("the first cell is not markdown that starts with a heading")
+        broken.append("the first cell is not markdown that starts with a heading")
     trees, unreadable = _parse(cells)
-    found += unreadable
+    broken += unreadable
     for number, tree in trees.items():
-        found += [
+        broken += [
             f"cell {number} line {node.lineno}: {FORBIDDEN[type(node)]} in a notebook; move it into fusionkit"
             for node in ast.walk(tree)
             if type(node) in FORBIDDEN
         ]
-    return found + _parameters(cells, trees) + _evidence_last(cells, trees) + _static_after_widget(trees)
+    return broken + _parameters(cells, trees) + _evidence_last(cells, trees) + _static_after_widget(trees)
 
 
 def _parse(cells: Any) -> tuple[dict[int, ast.Module], list[str]]:
@@ -95,13 +95,13 @@ def _evidence_last(cells: Any, trees: dict[int, ast.Module]) -> list[str]:
 
 def _static_after_widget(trees: dict[int, ast.Module]) -> list[str]:
     numbers = list(trees)
-    found = []
+    broken = []
     for position, number in enumerate(numbers):
         names = _calls(trees[number])
         following = [name for later in numbers[position + 1 : position + 2] for name in _calls(trees[later])]
         if WIDGETS.intersection(names) and not STATIC.intersection(names + following):
-            found.append(f"cell {number}: no static table or picture follows the widget")
-    return found
+            broken.append(f"cell {number}: no static table or picture follows the widget")
+    return broken
 
 
 def _calls(tree: ast.Module) -> list[str]:

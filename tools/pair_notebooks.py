@@ -52,13 +52,13 @@ def _notebook(source: Path) -> Any:
 def problems(folder: Path) -> list[str]:
     """Return one line per pair of `folder` that has drifted and per rule that a notebook breaks."""
     sources = sorted(folder.glob("*.py"))
-    found = [] if sources else [f"{folder}: no notebook source (*.py) here, so nothing was checked"]
+    problems = [] if sources else [f"{folder}: no notebook source (*.py) here, so nothing was checked"]
     for source in sources:
-        found += [f"{source.name}: {line}" for line in [*_drift(source), *violations(_notebook(source))]]
+        problems += [f"{source.name}: {line}" for line in [*_drift(source), *violations(_notebook(source))]]
     for pair in sorted(folder.glob("*.ipynb")):
         if not pair.with_suffix(".py").exists():
-            found.append(f"{pair.name}: has no source {pair.stem}.py")
-    return found
+            problems.append(f"{pair.name}: has no source {pair.stem}.py")
+    return problems
 
 
 def _drift(source: Path) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NO_WHEEL = "no torch_npu wheel or installation here: `fusionkit doctor --target npu-dry` fetches one, --wheel names one"
 
-# What the text of `show` calls its parts that are not sections of the documentation.
+# Headings of `show` for parts that are not sections of the documentation.
 _WORDS = {
     "en": {
         "read": "read in",
@@ -84,7 +84,7 @@ def _list(arguments: argparse.Namespace) -> None:
     width = max((len(name.name) for name in names), default=0)
     for name in names:
         write_line(f"{name.name:<{width}}  {name.summary[:80]}".rstrip())
-    write_line(f"{len(names)} names, {sum(name.documented for name in names)} documented; {_told(index)}")
+    write_line(f"{len(names)} names, {sum(name.documented for name in names)} documented; {_origin(index)}")
 
 
 def _search(arguments: argparse.Namespace) -> None:
@@ -97,15 +97,15 @@ def _search(arguments: argparse.Namespace) -> None:
     hits = search_api(index, arguments.words)
     shown = hits[: arguments.limit]
     if arguments.json:
-        found = {"count": len(hits), "hits": [hit.to_dict() for hit in shown]}
+        counts = {"count": len(hits), "hits": [hit.to_dict() for hit in shown]}
         write_result(
-            {"schema": "fusionkit.api-search/1", "words": arguments.words, **_package(index), **found}
+            {"schema": "fusionkit.api-search/1", "words": arguments.words, **_package(index), **counts}
         )
         return
     for hit in shown:
         write_line(f"{hit.name}\n    {hit.excerpt}")
     more = f", {len(shown)} shown" if len(shown) < len(hits) else ""
-    write_line(f"{len(hits)} names hold {' '.join(arguments.words)}{more}; {_told(index)}")
+    write_line(f"{len(hits)} names hold {' '.join(arguments.words)}{more}; {_origin(index)}")
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -166,7 +166,7 @@ def _package(index: ApiIndex | None) -> dict[str, str]:
     return {"package": str(index.path) if index else "", "version": index.version if index else ""}
 
 
-def _told(index: ApiIndex | None) -> str:
+def _origin(index: ApiIndex | None) -> str:
     from fusionkit.npu.op_docs.online import online_folder
 
     return (

@@ -1,4 +1,4 @@
-"""What a command is to the table of commands."""
+"""A command: a row of the table of commands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fusionkit.visible import visible, visible_json
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row: `configure` adds arguments, `execute` does the work and returns the exit code.
+    """`configure` adds the arguments, `execute` runs the command and returns the exit code.
 
-    `example` is shown by --help. A module with commands imports at its top only what is cheap to import.
+    `example` is shown by --help. Modules with commands import at module level only what is cheap to import.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Command:
 
 
 def write_line(text: str) -> None:
-    """One line of result, on standard output; what would steer a terminal is written out."""
+    """Write one line to standard output, with control characters escaped."""
     sys.stdout.write(visible(text) + "\n")
 
 
 def write_result(value: Any) -> None:
-    """A result as JSON, on standard output."""
+    """Write a result as JSON to standard output."""
     sys.stdout.write(visible_json(to_json(value)) + "\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import is_capsule, names_of, told
+from fusionkit.commands.subject import is_capsule, names_of, or_dash
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _print(comparison: GraphComparison) -> None:
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
-        write_line(f"{letter}: {_told_side(side)}")
+        write_line(f"{letter}: {_side_line(side)}")
     if comparison.same:
         write_line("the same graphs")
     _print_counts(comparison)
     rewrites = comparison.rewrites
     for rewrite in rewrites[:_MOST_REWRITES]:
-        write_line(f"{rewrite.places:>5} x  {_told_rewrite(rewrite)}")
+        write_line(f"{rewrite.places:>5} x  {_rewrite_line(rewrite)}")
     if len(rewrites) > _MOST_REWRITES:
         write_line(f"         and {len(rewrites) - _MOST_REWRITES} more kinds of change, see --json")
     _print_sites(comparison)
@@ -66,7 +66,7 @@ def _print(comparison: GraphComparison) -> None:
     write_line(comparison.sum_line())
 
 
-def _told_side(side: Side) -> str:
+def _side_line(side: Side) -> str:
     return (
         f"{side.subject} {side.size} on {side.target}, {side.dtype}, {side.window}, torch {side.torch},"
         f" {side.nodes} nodes"
@@ -91,25 +91,25 @@ def _print_counts(comparison: GraphComparison) -> None:
             write_line(f"{tally.name:<{width}}  {tally.a:>6}  {tally.b:>6}")
 
 
-def _told_rewrite(rewrite: Rewrite) -> str:
-    where = rewrite.sources or tuple(told(module) for module in rewrite.modules)
+def _rewrite_line(rewrite: Rewrite) -> str:
+    where = rewrite.sources or tuple(or_dash(module) for module in rewrite.modules)
     more = f" and {len(where) - 1} more" if len(where) > 1 else ""
-    return f"{_told_ops(rewrite.a)} -> {_told_ops(rewrite.b)}  at {where[0]}{more}"
+    return f"{_ops_text(rewrite.a)} -> {_ops_text(rewrite.b)}  at {where[0]}{more}"
 
 
-def _told_ops(ops: Ops) -> str:
+def _ops_text(ops: Ops) -> str:
     return ", ".join(f"{count} {name}" if count > 1 else name for name, count in ops) or "nothing"
 
 
 def _print_sites(comparison: GraphComparison) -> None:
-    """The sites that differ, one line for all that differ alike."""
+    """Print the differing sites, one line for all with the same difference."""
     alike = Counter((s.pattern, s.a, s.b, s.note) for s in comparison.differing_sites)
     first = {(s.pattern, s.a, s.b, s.note): s for s in reversed(comparison.differing_sites)}
     for key, count in alike.items():
         pattern, a, b, note = key
         more = f" and {count - 1} more" if count > 1 else ""
         why = f"  ({note})" if note else ""
-        write_line(f"{pattern}: {a} -> {b}  {told(first[key].module)}{more}{why}")
+        write_line(f"{pattern}: {a} -> {b}  {or_dash(first[key].module)}{more}{why}")
 
 
 COMPARE = Command(

@@ -1,4 +1,4 @@
-"""fusionkit doctor: which targets this machine has, and what to do for the others."""
+"""fusionkit doctor: the targets available on this machine, and how to get the others."""
 
 from __future__ import annotations
 

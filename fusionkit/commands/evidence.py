@@ -1,4 +1,4 @@
-"""fusionkit verify and fusionkit status: what a run folder holds, and whether it can be believed."""
+"""fusionkit verify and fusionkit status: verification and status of a run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fusionkit explain and fusionkit isolate: why a pattern misses a site, to the node."""
+"""fusionkit explain and fusionkit isolate: causes of a miss, to the node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.progress import step
-from fusionkit.commands.subject import add_graph_options, add_subject_options, make_capture, told
+from fusionkit.commands.subject import (
+    add_graph_options,
+    add_pattern_option,
+    add_subject_options,
+    make_capture,
+    or_dash,
+)
 
 if TYPE_CHECKING:
     from fusionkit.match.explanation.explain import SiteExplanation
@@ -21,9 +27,7 @@ if TYPE_CHECKING:
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--pattern-decompositions",
         choices=("none", "inductor"),
@@ -51,12 +55,12 @@ def _explain(arguments: argparse.Namespace) -> int:
             _print(report)
         for line in capture.notes:
             write_line(f"note: {line}")
-    found = any(report.hits.matches or report.hits.fused for report in reports)
-    return 1 if any(report.missed for report in reports) or not found else 0
+    any_site = any(report.hits.matches or report.hits.fused for report in reports)
+    return 1 if any(report.missed for report in reports) or not any_site else 0
 
 
 def _check_file(pattern: str) -> None:
-    """Complain of a pattern file before the model is built."""
+    """Check the pattern before the model is built."""
     from fusionkit.config import select_patterns
     from fusionkit.pattern_files.pattern_file import check_pattern_file
 
@@ -77,19 +81,19 @@ def _print(report: ExplainReport) -> None:
     for name, cause in report.idle.items():
         write_line(f"  variant {name} takes no part: {cause.type}: {cause.actual}")
     for site in report.hits.fused:
-        write_line(f"  already fused {told(site.module)} ({site.anchor}): {site.source} calls {site.op}")
+        write_line(f"  already fused {or_dash(site.module)} ({site.anchor}): {site.source} calls {site.op}")
     for match in report.hits.skipped:
-        write_line(f"  skipped {told(match.module)} ({match.anchor}): {match.reason}")
+        write_line(f"  skipped {or_dash(match.module)} ({match.anchor}): {match.reason}")
     for first, *others in _alike(report.missed):
         nearest = (
             "nearest variant" if first.near else "nothing here comes near; of all variants the nearest is"
         )
         write_line(
-            f"  missed {told(first.module)} ({told(first.anchor)}, {told(first.source)}), {nearest}"
+            f"  missed {or_dash(first.module)} ({or_dash(first.anchor)}, {or_dash(first.source)}), {nearest}"
             f" {first.pattern}"
         )
         if others:
-            places = ", ".join(told(item.module) for item in others)
+            places = ", ".join(or_dash(item.module) for item in others)
             write_line(f"    and for the same causes {len(others)} more: {places}")
         for cause in first.causes:
             write_line(
@@ -102,7 +106,7 @@ def _print(report: ExplainReport) -> None:
 
 
 def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
-    """Sites with the same variant and the same causes; graph nodes, lines and the numbers in names aside."""
+    """Group sites by variant and causes, ignoring graph nodes, lines and numbers in names."""
     groups: dict[object, list[SiteExplanation]] = {}
     for item in missed:
         causes = tuple(
@@ -114,15 +118,13 @@ def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
 
 
 def _at(node: str, source: str) -> str:
-    return f"{told(node)} ({source})" if source else told(node)
+    return f"{or_dash(node)} ({source})" if source else or_dash(node)
 
 
 def _configure_isolate(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import told
+from fusionkit.commands.subject import or_dash
 from fusionkit.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("candidate", type=Path, metavar="CANDIDATE")
     copies = actions.add_parser("copies", help="count copies and their neighbours")
     copies.add_argument("profile", type=Path, metavar="PROFILE")
-    copies.add_argument("--baseline", type=Path, metavar="PROFILE", help="what the copies are held against")
+    copies.add_argument("--baseline", type=Path, metavar="PROFILE", help="profile to compare the copies with")
     hit = actions.add_parser("hit", help="count one fused kernel against the expected sites")
     hit.add_argument("profile", type=Path, metavar="PROFILE")
     hit.add_argument(
@@ -41,16 +41,18 @@ def _kernels(arguments: argparse.Namespace) -> int:
     return {"load": _load, "diff": _diff, "copies": _copies, "hit": _hit}[arguments.action](arguments)
 
 
-def _read(path: Path | None) -> Profile | None:
+def _profile(path: Path) -> Profile:
     from fusionkit.profile.profile_file import load_profile
 
-    return None if path is None else load_profile(path)
+    return load_profile(path)
+
+
+def _baseline(arguments: argparse.Namespace) -> Profile | None:
+    return None if arguments.baseline is None else _profile(arguments.baseline)
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    from fusionkit.profile.profile_file import load_profile
-
-    value = load_profile(arguments.profile).to_dict()
+    value = _profile(arguments.profile).to_dict()
     if arguments.json:
         write_result(value)
     else:
@@ -66,9 +68,8 @@ def _load(arguments: argparse.Namespace) -> int:
 
 def _diff(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.diff import diff_profiles
-    from fusionkit.profile.profile_file import load_profile
 
-    value = diff_profiles(load_profile(arguments.baseline), load_profile(arguments.candidate)).to_dict()
+    value = diff_profiles(_profile(arguments.baseline), _profile(arguments.candidate)).to_dict()
     if arguments.json:
         write_result(value)
     else:
@@ -84,15 +85,14 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _copies(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.copies import analyze_copies
-    from fusionkit.profile.profile_file import load_profile
 
-    report = analyze_copies(load_profile(arguments.profile), _read(arguments.baseline))
+    report = analyze_copies(_profile(arguments.profile), _baseline(arguments))
     if arguments.json:
         write_result(report.to_dict())
     else:
         for pair in report.pairs:
             write_line(
-                f"{pair.count:>6}  {pair.us:>12.2f} us  {told(pair.previous)} -> {pair.copy} -> {told(pair.next)}"
+                f"{pair.count:>6}  {pair.us:>12.2f} us  {or_dash(pair.previous)} -> {pair.copy} -> {or_dash(pair.next)}"
             )
         write_line(f"{report.verdict}: {report.reason}")
     return _exit_code(report.verdict)
@@ -100,21 +100,19 @@ def _copies(arguments: argparse.Namespace) -> int:
 
 def _hit(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.hit import check_kernel_hit
-    from fusionkit.profile.profile_file import load_profile
 
     result = check_kernel_hit(
-        load_profile(arguments.profile), arguments.kernel, arguments.expected, _read(arguments.baseline)
+        _profile(arguments.profile), arguments.kernel, arguments.expected, _baseline(arguments)
     )
-    value: dict[str, Any] = result.to_dict()
     if arguments.json:
-        write_result(value)
+        write_result(result.to_dict())
     else:
         write_line(f"{result.verdict}: {result.reason}")
     return _exit_code(result.verdict)
 
 
 def _exit_code(verdict: Verdict) -> int:
-    """Nothing compared is no pass."""
+    """0 for PASS only."""
     return 0 if verdict is Verdict.PASS else 1
 
 

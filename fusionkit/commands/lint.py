@@ -1,4 +1,4 @@
-"""fusionkit lint: what is wrong with a pattern file before anything is compiled."""
+"""fusionkit lint: check a pattern file before anything is compiled."""
 
 from __future__ import annotations
 

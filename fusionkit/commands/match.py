@@ -1,4 +1,4 @@
-"""fusionkit hits: which sites the patterns take, held against the independent count."""
+"""fusionkit hits: hits per pattern and site, compared with the independent count of sites."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _read_lock(path: Path) -> dict[str, Any]:
 
 
 def _changes(lock: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs from a saved report: hits, and the modules that were hit, per pattern."""
+    """Differences from a saved report per pattern: number of hits, and modules with hits."""
     lines = []
     for name, entry in lock["patterns"].items():
         current = now["patterns"].get(name)

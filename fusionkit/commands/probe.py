@@ -1,4 +1,4 @@
-"""fusionkit probe: a pattern counted in the graphs of a real compile, the kit's or a foreign backend's."""
+"""fusionkit probe: count a pattern in the graphs of a real compile, by the kit's or another backend."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.subject import (
     add_graph_options,
+    add_pattern_option,
     add_subject_options,
     graph_options,
     is_capsule,
     load,
-    told,
+    or_dash,
 )
 from fusionkit.errors import MisuseError
 
@@ -20,9 +21,7 @@ from fusionkit.errors import MisuseError
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--backend",
         default="fusionkit",
@@ -60,7 +59,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     else:
         for match in report.matches:
             why = f": {match.reason}" if match.reason else ""
-            write_line(f"  {match.pattern} {match.status} {told(match.module)} ({match.anchor}){why}")
+            write_line(f"  {match.pattern} {match.status} {or_dash(match.module)} ({match.anchor}){why}")
         write_line(f"{report.verdict}  {report.reason}")
         if report.cause is not None:
             write_line(f"  {report.cause.fix}")

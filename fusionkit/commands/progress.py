@@ -1,4 +1,4 @@
-"""Progress of a command that takes more than a moment: lines on a terminal's standard error, none elsewhere."""
+"""Progress of a long command: lines on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fusionkit.visible import visible
 
 
 def step(text: str) -> None:
-    """Say what begins now, to whoever watches a terminal."""
+    """Announce the next step, if standard error is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"{visible(text)} ...\n")
         sys.stderr.flush()

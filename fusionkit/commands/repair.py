@@ -1,4 +1,4 @@
-"""fusionkit repair and fusionkit synthesize: pattern files written from a graph, proven by matcher and numbers."""
+"""fusionkit repair and fusionkit synthesize: write pattern files from a graph, verified by matcher and numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.progress import step
 from fusionkit.commands.subject import (
     add_graph_options,
+    add_pattern_option,
     add_subject_options,
     make_capture,
     names_of,
-    told,
+    or_dash,
 )
 from fusionkit.errors import MisuseError
 
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 def _configure_repair(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_graph_options(parser)
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    add_pattern_option(parser)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FIXED.py", help="the new file; never overwritten"
     )
@@ -68,12 +67,14 @@ def _print_repair(report: RepairReport, out: Path) -> None:
             write_line(f"    {line}")
     for site in report.sites:
         if site.verdict is not None:
-            write_line(f"  repaired {told(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
+            write_line(f"  repaired {or_dash(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
     for missed in report.missed:
-        write_line(f"  still missed {told(missed.module)} ({told(missed.anchor)}, {told(missed.source)})")
+        write_line(
+            f"  still missed {or_dash(missed.module)} ({or_dash(missed.anchor)}, {or_dash(missed.source)})"
+        )
         for cause in missed.causes:
             write_line(
-                f"    {cause.type}: pattern node {told(cause.pattern_node)}, graph node {told(cause.graph_node)}:"
+                f"    {cause.type}: pattern node {or_dash(cause.pattern_node)}, graph node {or_dash(cause.graph_node)}:"
                 f" pattern has {cause.expected}, graph has {cause.actual}"
             )
             write_line(f"      {cause.fix}")
@@ -126,7 +127,7 @@ def _print_synthesis(report: SynthesisReport, out: Path) -> None:
 
 
 def _capture(arguments: argparse.Namespace) -> Capture:
-    """The graphs of a capsule, or of the subject compiled now."""
+    """`make_capture` on a target that computes values; MisuseError on another one."""
     from fusionkit.npu.target import shows_values
 
     if not shows_values(arguments.target):

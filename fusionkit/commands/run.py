@@ -78,7 +78,7 @@ def _execute(arguments: argparse.Namespace) -> int:
 def _last_line(result: RunResult) -> str:
     parts = []
     if result.stopped_at is not None:
-        parts.append(f"FAIL at {_told(result.stopped_at)}")
+        parts.append(f"FAIL at {_named(result.stopped_at)}")
         if result.not_run:
             parts.append(f"did not run: {', '.join(result.not_run)}")
     else:
@@ -86,11 +86,11 @@ def _last_line(result: RunResult) -> str:
         word = "PASS" if result.exit_code == 0 else "FAIL" if passed else "NOT SHOWN"
         parts.append(f"{word}: {passed} of {len(result.phases)} phases pass")
     if result.inconclusive:
-        parts.append(f"INCONCLUSIVE: {', '.join(_told(phase) for phase in result.inconclusive)}")
+        parts.append(f"INCONCLUSIVE: {', '.join(_named(phase) for phase in result.inconclusive)}")
     return "; ".join([*parts, f"evidence: {result.run_dir}"])
 
 
-def _told(phase: PhaseOutcome) -> str:
+def _named(phase: PhaseOutcome) -> str:
     return f"{phase.notebook} ({phase.reason})"
 
 

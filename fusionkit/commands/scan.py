@@ -1,4 +1,4 @@
-"""fusionkit scan: what in a model's source torch_npu's fused ops can replace, by reading it."""
+"""fusionkit scan: find code in a model's source that torch_npu's fused ops can replace."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _scan(arguments: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path | None) -> None:
-    """Refuse to write a report over source: nothing that is scanned is ever written."""
+    """Raise MisuseError for a report path that is a folder or Python source."""
     if out is not None and (out.suffix == ".py" or out.is_dir()):
         raise MisuseError(
             f"{out}: a report is a Markdown file, and no source is written over; give --out NAME.md"
@@ -114,14 +114,14 @@ def _profiled(report: ScanReport, path: Path) -> tuple[ScanReport, ProfileFindin
     from fusionkit.identify.profiled.assess import assess_profile
     from fusionkit.identify.profiled.judged import with_profile
 
-    found = assess_profile(path)
-    return with_profile(report, found), found
+    findings = assess_profile(path)
+    return with_profile(report, findings), findings
 
 
 def _with_replacements(
     report: ScanReport, profile: ProfileFindings | None, arguments: argparse.Namespace
 ) -> ScanReport:
-    """The scan with its replacements, which the report and the diffs are made of as well."""
+    """Write the replacements, and the report and diffs if asked for; returns the scan with its replacements."""
     from fusionkit.identify.replacements import replacements, with_diffs, write_diffs
     from fusionkit.identify.report import report_text
     from fusionkit.store import write_text

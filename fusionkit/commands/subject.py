@@ -1,4 +1,4 @@
-"""What the commands over a subject share: their options, and how a subject or capsule becomes a matching."""
+"""Options of the commands on a subject, and the matching or capture of a subject or capsule."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fusionkit.subjects.site_counts import ExpectedCount
 
 
-# What a subject is built with where nothing is said; the size, dtype and decompositions of a capsule are its own.
+# Defaults of a subject; a capsule has its own size, dtype and decompositions.
 _BUILT_WITH = {"size": "tiny", "dtype": "bfloat16", "decompositions": "none"}
 
 
 def add_subject_options(parser: argparse.ArgumentParser) -> None:
-    """The subject and how it is built and compiled."""
+    """Add the options for the subject, its build and its compile."""
     parser.add_argument("subject", metavar="SUBJECT", help="a table name, module:factory, or a capsule file")
     parser.add_argument("--size", choices=("tiny", "full"), default=_BUILT_WITH["size"], help="default tiny")
     parser.add_argument("--target", default="cpu", help="cpu (default), npu-dry or npu")
@@ -44,7 +44,7 @@ def add_subject_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_graph_options(parser: argparse.ArgumentParser) -> None:
-    """Which graphs of the subject are asked for, besides those of one forward at fixed sizes."""
+    """Add the options for training graphs and dynamic dimensions."""
     parser.add_argument("--train", action="store_true", help="training graphs: forward and backward")
     parser.add_argument(
         "--dynamic",
@@ -56,14 +56,21 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_pattern_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the pattern that the command is about."""
+    parser.add_argument(
+        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+    )
+
+
 def graph_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The graph options as keyword arguments of compile_subject and capture_graphs; `dynamic` if any was given."""
+    """The graph options as keyword arguments of compile_subject and capture_graphs."""
     options: dict[str, Any] = {"train": arguments.train}
     return options | ({"dynamic": tuple(arguments.dynamic)} if arguments.dynamic else {})
 
 
 def _dynamic_dim(text: str) -> str:
-    """Check the form of a dynamic dim; whether there is such an input is the capture's to say."""
+    """Check the form of a dynamic dim; the capture checks that the input exists."""
     if not re.fullmatch(r"(?:[A-Za-z_][\w.]*:)?\d+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form INPUT:DIM or DIM, such as x:1 or 1")
     return text
@@ -75,7 +82,7 @@ def is_capsule(name: str) -> bool:
 
 
 def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
-    """Choose the target, then load the subject that the options describe."""
+    """Activate the target, then load the subject."""
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.load import load_subject
 
@@ -103,9 +110,9 @@ def config_for(
 def make_matching(
     arguments: argparse.Namespace, patterns: tuple[str, ...] | None, files: tuple[str, ...] = ()
 ) -> tuple[Matching, dict[str, ExpectedCount]]:
-    """Match in a capsule, or compile the subject; with the independent count, which a capsule carries.
+    """Match in a capsule, or compile the subject; returns the matching and the independent site counts.
 
-    `patterns` None: those whose sites are counted for this subject.
+    `patterns` None: the patterns whose sites are counted for this subject.
     """
     from fusionkit.match.hits import default_patterns
     from fusionkit.match.matching import match_capture, matching_of
@@ -133,9 +140,9 @@ def make_matching(
 
 
 def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Capture:
-    """The graphs of a capsule, or of the subject compiled now without patterns, with the independent count.
+    """The graphs of a capsule, or of the subject compiled without patterns, with the independent site counts.
 
-    `freezing`: have the window behind freezing as well, where the target has values to fold.
+    `freezing`: include the window after freezing if the target has values to fold.
     """
     from fusionkit.capture.capturing import capture_graphs
     from fusionkit.capture.counted import with_counts
@@ -161,7 +168,7 @@ def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Ca
 
 
 def _refuse_build_options(arguments: argparse.Namespace, capture: Capture) -> None:
-    """Refuse options of the build that a capsule can no longer follow; those that say what it is already are fine."""
+    """Raise MisuseError for build options that contradict the capsule."""
     if arguments.train or arguments.dynamic:
         raise MisuseError(
             f"{arguments.subject}: a capsule's graphs are made already; give --train and --dynamic to"
@@ -177,10 +184,10 @@ def _refuse_build_options(arguments: argparse.Namespace, capture: Capture) -> No
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:
-    """`a,b` as names; None where nothing was said."""
+    """`a,b` as names; None for None."""
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def told(value: Any) -> str:
+def or_dash(value: Any) -> str:
     """A field of a table line: "-" for None and the empty string."""
     return "-" if value in (None, "") else str(value)

@@ -1,1 +1,1 @@
-"""What a run leaves behind, and its verification."""
+"""The evidence of a run, and its verification."""

@@ -1,4 +1,4 @@
-"""One thing that a verification found out, and what it means for the outcome."""
+"""A finding of a verification, and its effect on the outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """What a finding makes of the evidence, the gravest first. A NOTE changes nothing."""
+    """Outcome that a finding causes, the most severe first; a NOTE causes none."""
 
     CONTRADICTED = "contradicted"
     INCOMPLETE = "incomplete"

@@ -1,4 +1,4 @@
-"""A run folder belongs to one run at a time, and a run replaces only what a run wrote."""
+"""Run folders: one run at a time, and a run replaces only files that a run wrote."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RUN_FILE = re.compile(
 
 
 def check_folder(run_dir: Path) -> Manifest | None:
-    """The manifest of the run that is there, None where nothing is; nothing is written.
+    """The manifest of the run in the folder, None without one; writes nothing.
 
-    Raises MisuseError where the folder holds a file that no run wrote.
+    Raises MisuseError if the folder contains a file that no run wrote.
     """
     if not run_dir.exists():
         return None
@@ -38,10 +38,10 @@ def check_folder(run_dir: Path) -> Manifest | None:
 
 @contextmanager
 def run_folder(run_dir: Path, previous: Manifest | None, *, keep: bool) -> Iterator[None]:
-    """Make the folder and hold it for this run; empty it of the previous run unless `keep`.
+    """Create and lock the folder for this run; remove the previous run from it unless `keep`.
 
-    Where this run does not get as far as its manifest, the previous run is put back. Raises MisuseError while
-    another run holds the folder, RunBrokenError when it cannot be made.
+    If this run ends before it writes its manifest, the previous run is restored. Raises MisuseError while another
+    run has the lock, RunBrokenError if the folder cannot be created.
     """
     with contextlib.ExitStack() as locks:
         locks.enter_context(_locked(run_dir))
@@ -55,12 +55,12 @@ def run_folder(run_dir: Path, previous: Manifest | None, *, keep: bool) -> Itera
 
 
 def previous_dir(run_dir: Path) -> Path:
-    """Where the run before is kept until the next one has come to its end."""
+    """The folder that keeps the previous run until the current one has ended."""
     return run_dir.with_name(f"{run_dir.name}.previous")
 
 
 def drop_previous(run_dir: Path) -> None:
-    """Remove the run that was kept beside the folder, if there is one."""
+    """Remove the previous run that was kept beside the folder, if any."""
     aside = previous_dir(run_dir)
     if (aside / MANIFEST).is_file():
         with contextlib.suppress(MisuseError):
@@ -70,7 +70,7 @@ def drop_previous(run_dir: Path) -> None:
 
 
 def remove_files(run_dir: Path, names: Iterable[str]) -> None:
-    """Remove files of the run folder, and the folders in it that become empty."""
+    """Remove files of the run folder, and subfolders that become empty."""
     try:
         for name in names:
             (run_dir / name).unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def remove_files(run_dir: Path, names: Iterable[str]) -> None:
 
 
 def written_by(run_dir: Path, manifest: Manifest) -> list[str]:
-    """The files that the manifest lists; where the run was killed, also those named like a run's files."""
+    """The files that the manifest lists; after a killed run, also those with the names of a run's files."""
     return [
         name
         for name in files_in(run_dir)
@@ -115,9 +115,9 @@ def _lock(handle: int, run_dir: Path) -> None:
 
 
 def _set_aside(run_dir: Path, manifest: Manifest) -> bool:
-    """Take the previous run away: keep one that came to its end, as `.previous`, else remove what it left.
+    """Move the previous run to `.previous` if it had ended, else delete its files.
 
-    True when the folder itself was renamed, so that there is none any more.
+    True if the folder itself was renamed and no longer exists.
     """
     aside = previous_dir(run_dir)
     if manifest.return_code in (0, 1) and not aside.exists():

@@ -1,4 +1,4 @@
-"""A gate is one question that a phase must answer; the phase's verdict is what its gates combine to."""
+"""Gates: the checks of a phase; the phase's verdict combines theirs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fusionkit.verdict import Verdict, combine
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One question and its answer."""
+    """One check of a phase: its verdict and the reason."""
 
     name: str
     verdict: Verdict
@@ -30,7 +30,7 @@ def phase_verdict(gates: Sequence[Gate]) -> Verdict:
 
 
 def phase_reason(gates: Sequence[Gate]) -> str:
-    """The reasons of the gates that decide the verdict, or the names of all gates when all pass."""
+    """The reasons of the gates that decide the verdict; the names of all gates if all pass."""
     verdict = phase_verdict(gates)
     if not gates:
         return "nothing was compared"

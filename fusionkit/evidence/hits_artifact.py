@@ -1,4 +1,4 @@
-"""Hits as evidence: the graphs before and after, the counted sites, and how a verifier counts again."""
+"""Hits as evidence: graphs before and after rewriting, counted sites, and their verification."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_hits(run_dir: Path, name: str, compiled: Compiled, report: HitReport) 
 def write_hit_graphs(
     run_dir: Path, name: str, before: Capture, after: Capture, files: Sequence[str], report: HitReport
 ) -> list[dict[str, str]]:
-    """The same for graphs that no compile of this process made; `files`: the fusions whose patterns came from a file."""
+    """`write_hits` for given captures; `files`: the fusions whose patterns came from a file."""
     folder = f"artifacts/{name}"
     paths = f"{folder}.before.capsule.json", f"{folder}.after.capsule.json"
     for capture, path in zip((before, after), paths, strict=True):
@@ -57,7 +57,7 @@ def write_hit_graphs(
 
 
 def claim_hits(report: HitReport) -> dict[str, Any]:
-    """What a phase's `hits` says of each pattern."""
+    """The entry `hits` of a phase record: pattern -> hits, expected sites, verdict, reason."""
     return {
         name: {key: entry.to_dict()[key] for key in ("hits", "expected_sites", "verdict", "reason")}
         for name, entry in report.patterns.items()
@@ -65,10 +65,9 @@ def claim_hits(report: HitReport) -> dict[str, Any]:
 
 
 def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
-    """Count again: the kit's patterns are matched anew in the capsule, every hit is looked for in both graphs.
+    """Verify recorded hits: match the kit's patterns anew in the capsule, and compare both graphs at every hit.
 
-    A pattern that came from a file is not executed: its hits are borne out by the nodes that vanished and the
-    fused ops that stand in their place.
+    A pattern file is not executed; its hits are verified by the removed nodes and the added fused ops alone.
     """
     run_dir = path.parents[1]
     relative = f"artifacts/{path.name}"
@@ -129,22 +128,22 @@ def _vanished(name: str, said: Mapping[str, Any], before: Capture, after: Captur
 
 
 def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
-    """The kit's own patterns, matched anew in the recorded graphs, in the recorded order."""
+    """Differences between recorded hits and those of the kit's patterns, matched anew in the recorded order."""
     names = [name for name in entry["report"]["patterns"] if name not in entry["from_file"]]
     known = tuple(name for name in names if name in pattern_names())
     if entry["from_file"]:
-        return []  # what a file's pattern took cannot be known without running it
+        return []  # which nodes a file's pattern rewrote is unknown without executing the file
     matcher = match_pass_for(
         enabled_groups(select_patterns(known)), entry["decompositions"], device_of(before.graphs)
     )
-    found: dict[str, int] = dict.fromkeys(known, 0)
+    counts: dict[str, int] = dict.fromkeys(known, 0)
     for graph in before.graphs:
         for match in matcher.apply(graph.module, graph.key.index):
-            found[match.pattern] += match.status == "hit"
+            counts[match.pattern] += match.status == "hit"
     recorded = entry["report"]["patterns"]
     return [
         f"{name}: {recorded[name]['hits']} hits recorded, {count} found anew"
-        for name, count in found.items()
+        for name, count in counts.items()
         if count != recorded[name]["hits"]
     ]
 
@@ -155,6 +154,6 @@ def from_file(compiled: Compiled) -> list[str]:
 
 
 def groups_from_file(config: CompilationConfig, groups: Mapping[str, Sequence[PatternClass]]) -> list[str]:
-    """Those of `groups` that are not the kit's own."""
+    """The fusions of `groups` whose patterns are not the kit's own."""
     own = enabled_groups(config.fusion_patterns)
     return [name for name, group in groups.items() if own.get(name) is not group]

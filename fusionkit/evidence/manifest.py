@@ -1,7 +1,6 @@
-"""manifest.json: what went into a run, what came out, and the only place where times stand.
+"""manifest.json: inputs, outputs and times of a run; no other file of the evidence records times.
 
-The file is sealed: it is canonical JSON and holds the SHA-256 of itself without that entry, so that a changed
-byte in it shows as well.
+The file is sealed: canonical JSON with the SHA-256 of itself without that entry, so that a changed byte is detected.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ from fusionkit.store import read_json, sha256_bytes, sha256_file, to_json, write
 
 SCHEMA = "fusionkit/manifest/1"
 MANIFEST = "manifest.json"
-IGNORED_FOLDERS = frozenset(
-    {".ipynb_checkpoints"}
-)  # JupyterLab's, made when a page of the run is opened there
+IGNORED_FOLDERS = frozenset({".ipynb_checkpoints"})  # written by JupyterLab
 
 HashCache = MutableMapping[tuple[str, int, int], str]
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that the run read: `path` relative to the run folder, `copy` the one kept in it, if any."""
+    """An input file of the run: `path` relative to the run folder, `copy` its copy there, if any."""
 
     path: str
     kind: str
@@ -37,7 +34,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class NotebookRun:
-    """One executed notebook: `key` hashes all it depends on, `outputs` are its files, `error` what broke it."""
+    """One executed notebook: `key` is the hash of its dependencies, `outputs` its files, `error` the message if it broke."""
 
     name: str
     number: int
@@ -52,7 +49,7 @@ class NotebookRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The state of a run; `ended` and `return_code` are None while it goes on, or when it was killed."""
+    """The state of a run; `ended` and `return_code` are None while it runs, or after it was killed."""
 
     command: tuple[str, ...]
     parameters: Mapping[str, Any]
@@ -76,7 +73,7 @@ class Manifest:
 
 
 def now() -> str:
-    """The current time, UTC, as the manifest writes it."""
+    """The current time in the manifest's format, UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -110,7 +107,7 @@ def is_sealed(run_dir: Path) -> bool:
 
 
 def files_in(run_dir: Path) -> Iterator[str]:
-    """Every file of a run folder but the manifest, relative; a link to a folder counts as a file."""
+    """Relative paths of all files of a run folder except the manifest; a link to a folder counts as a file."""
     for folder, names, files in os.walk(run_dir):
         names[:] = sorted(name for name in names if name not in IGNORED_FOLDERS)
         links = [name for name in names if (Path(folder) / name).is_symlink()]
@@ -121,7 +118,7 @@ def files_in(run_dir: Path) -> Iterator[str]:
 
 
 def hash_outputs(run_dir: Path, cache: HashCache) -> dict[str, str]:
-    """SHA-256 of every file of the run folder; `cache` spares files whose size and time did not change."""
+    """SHA-256 of every file of the run folder; `cache` skips files with unchanged size and time."""
     hashes = {}
     for relative in files_in(run_dir):
         path = run_dir / relative

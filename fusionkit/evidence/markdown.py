@@ -1,4 +1,4 @@
-"""record.md: the phases for a reader, each with the four lines of evidence whose keys scripts grep for."""
+"""record.md: the phases as text, each with the four evidence lines whose keys scripts search for."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _claims(claims: Mapping[str, Any]) -> str:
 
 
 def _claim(value: Any) -> str:
-    """`12/12` for hits of expected sites, else what the value says in short."""
+    """`12/12` for hits and expected sites; verdict and reason, or the value itself, otherwise."""
     if isinstance(value, Mapping) and "hits" in value and "expected_sites" in value:
         expected = "?" if value["expected_sites"] is None else value["expected_sites"]
         return f"{value['hits']}/{expected}"

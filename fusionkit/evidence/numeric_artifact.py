@@ -1,7 +1,7 @@
-"""Compared outputs kept as evidence: written once, and compared anew when the evidence is verified.
+"""Compared outputs as evidence: written by the run, and compared anew when the evidence is verified.
 
-`X.safetensors` holds `<site>/expected`, `<site>/actual` and, where there is one, `<site>/reference`; `X.json`
-beside it the tolerance and what the comparison of each site said.
+`X.safetensors` has `<site>/expected`, `<site>/actual` and optionally `<site>/reference`; `X.json` beside it the
+tolerance and the comparison of each site.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ComparedOutput:
-    """One output of one site: tensors of one shape, `reference` in float64; `dtype_gate` as there."""
+    """One output of one site: tensors of one shape, `reference` in float64; other fields as in compare_outputs."""
 
     expected: torch.Tensor
     actual: torch.Tensor
@@ -39,7 +39,7 @@ class ComparedOutput:
     original_ulps: tuple[float, float] | None = None
 
     def compare(self, site: str, tolerance: Tolerance) -> Comparison:
-        """What compare_outputs says of it."""
+        """The result of compare_outputs for this output."""
         return compare_outputs(
             self.expected,
             self.actual,
@@ -85,16 +85,16 @@ def write_compared(
 
 
 def claim(comparison: Mapping[str, Any]) -> dict[str, Any]:
-    """What a phase's `numeric` says of one site: the part of Comparison.to_dict() that a reader looks for."""
+    """The entry of one site in a phase record's `numeric`: the main fields of Comparison.to_dict()."""
     names = ("verdict", "reason", "max_ulps", "mean_ulps", "min_cosine", "max_abs")
     return {name: comparison[name] for name in names}
 
 
 def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
-    """Compare the kept tensors anew; what the .json or the phase says otherwise is a contradiction.
+    """Compare the recorded tensors anew; a different result in the .json or the phase record is a contradiction.
 
-    The phase's `numeric` is read as site -> claim, a claim being a mapping with a verdict; one whose site is
-    in no artifact of the phase is incomplete. Figures may differ by 1e-6 of themselves, as between machines.
+    The phase's `numeric` maps sites to claims (mappings with a verdict); a claim whose site is in no artifact of the
+    phase is incomplete. Figures may differ by 1e-6 relative, as between machines.
     """
     listed = [artifact["path"] for artifact in phase["artifacts"] if artifact["kind"] == "numeric"]
     relative = next(name for name in listed if path.as_posix().endswith(name))
@@ -170,7 +170,7 @@ def _dtype_name(dtype: torch.dtype | None) -> str | None:
 
 
 def _difference(said: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:
-    """The first thing that was said and does not come out again."""
+    """The first recorded value that the new comparison does not reproduce."""
     for key, value in said.items():
         if key not in again or not _agrees(value, again[key]):
             return f"{key} is recorded as {value!r}, the kept tensors say {again.get(key)!r}"

@@ -1,7 +1,7 @@
-"""What a phase found, one JSON file each, and the record of the whole run that is made from those files.
+"""Phase records, one JSON file each, and the record of the run that is rendered from them.
 
-`phases/NN.json` is the source; `record.jsonl` (one line per phase) and `record.md` are rendered from all of
-them after every write. Times and durations have no place here: they are in the manifest.
+`phases/NN.json` is the source; `record.jsonl` (one line per phase) and `record.md` are rendered from all of them
+after every write. Times and durations are in the manifest only.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _TIME_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """What one phase found.
+    """The result of one phase.
 
-    `hits` and `numeric` hold what the phase claims (per pattern, per site); `artifacts` the files that bear
-    it out: `{"path": <relative to the run folder>, "kind": <a key of rechecks.RECHECKS, or another word>}`.
-    `benefit` is adoption or rollback with its ground, `switch` the state of the flag.
+    `hits` and `numeric`: the claims of the phase, per pattern and per site. `artifacts`: the files that prove them,
+    `{"path": <relative to the run folder>, "kind": <a key of rechecks.RECHECKS, or another word>}`. `benefit`:
+    adoption or rollback with the reason. `switch`: the state of the flags.
     """
 
     phase: int
@@ -54,7 +54,7 @@ class PhaseRecord:
 
     @property
     def verdict(self) -> Verdict:
-        """What the gates combine to."""
+        """The combined verdict of the gates."""
         return phase_verdict(self.gates)
 
     @property
@@ -83,8 +83,8 @@ class PhaseRecord:
 def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:
     """Write the phase's file into the run folder and render the record anew; returns the phase's file.
 
-    A phase written before is replaced. Raises MisuseError for a time in the record, a value that JSON does
-    not have, or an artifact that is not a file of the run folder; RunBrokenError when the folder cannot be
+    An earlier record of the phase is replaced. Raises MisuseError for a time in the record, a value that JSON
+    cannot represent, or an artifact that is not a file of the run folder; RunBrokenError if the folder cannot be
     written.
     """
     folder = Path(run_dir)
@@ -97,12 +97,12 @@ def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:
 
 
 def phase_path(run_dir: Path, phase: int) -> Path:
-    """Where the file of a phase is."""
+    """The path of a phase record."""
     return run_dir / "phases" / f"{phase:02d}.json"
 
 
 def read_phases(run_dir: Path) -> list[dict[str, Any]]:
-    """The phases written so far, in order. Raises MisuseError naming a file that is no phase."""
+    """The phase records of the run folder, in order. Raises MisuseError for a file that is none."""
     phases = []
     for path in sorted((run_dir / "phases").glob("[0-9][0-9].json")):
         value = read_json(path)
@@ -141,7 +141,7 @@ def _check_artifacts(run_dir: Path, record: PhaseRecord) -> None:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """`value` in JSON types; refuses keys that name a time."""
+    """`value` in JSON types. Raises MisuseError for keys that name a time."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or _TIME_KEY.match(key):
@@ -159,7 +159,7 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _relative(value: Any, run_dir: Path) -> Any:
-    """`value` with paths of the run folder made relative: the record does not depend on where it lies."""
+    """`value` with absolute paths of the run folder made relative, so that the record is the same in any folder."""
     if isinstance(value, dict):
         return {key: _relative(inner, run_dir) for key, inner in value.items()}
     if isinstance(value, list):

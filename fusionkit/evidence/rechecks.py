@@ -1,4 +1,4 @@
-"""What a claim of a phase is computed anew from: one row per kind of artifact."""
+"""Verification of a phase's claims from its artifacts: one function per kind of artifact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fusionkit.evidence.finding import Effect, Finding
 
 Recheck = Callable[[Path, Mapping[str, Any]], list[Finding]]
-"""Called with the artifact and the phase that lists it; returns what the artifact does not bear out."""
+"""Called with the artifact and the phase that lists it; returns the claims that the artifact contradicts."""
 
 
 def _numeric(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
@@ -37,14 +37,14 @@ RECHECKS: dict[str, Recheck] = {
 }
 
 CLAIMS: dict[str, tuple[str, ...]] = {
-    # entry of a phase: the kinds of artifact of which one at least must bear it out
+    # entry of a phase: the kinds of artifact, at least one of which must be there
     "hits": ("hits", "kernels"),
     "numeric": ("numeric",),
 }
 
 
 def recheck_phase(run_dir: Path, phase: Mapping[str, Any]) -> list[Finding]:
-    """Compute the phase's claims anew from its artifacts; a claim without an artifact is incomplete."""
+    """Verify the phase's claims from its artifacts; a claim without an artifact is incomplete."""
     findings = []
     where = f"phases/{phase['phase']:02d}.json"
     kinds = {artifact["kind"] for artifact in phase["artifacts"]}

@@ -1,4 +1,4 @@
-"""Hits on a second target as evidence: its capsule, the report, and how a verifier counts again."""
+"""Hits on a second target as evidence: its capsule, the report, and their verification."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = "second-hits"
 
 
 def second_gate(target: str) -> str:
-    """Name of the gate that these hits decide."""
+    """Name of the gate on these hits."""
     return f"hits on {target}"
 
 
@@ -44,16 +44,16 @@ def write_second_hits(
 
 
 def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
-    """Match the kit's patterns anew in the capsule, and hold verdicts and the gate against it.
+    """Match the kit's patterns anew in the capsule, and compare hits, verdicts and the gate with it.
 
-    A fusion that came from a file is not matched: running a recorded file would execute it.
+    Fusions with a pattern file are not matched, since a recorded file must not be executed.
     """
     relative = f"artifacts/{path.name}"
     use_target(current_target() or "cpu")
     try:
         entry = read_json(path)
         recorded = entry["report"]["patterns"]
-        found = _gate(phase, entry["report"]["target"], recorded)
+        findings = _gate(phase, entry["report"]["target"], recorded)
         capture = read_capsule(path.parents[1] / entry["capsule"])
         names = () if entry["from_file"] else tuple(name for name in recorded if name in pattern_names())
         config = CompilationConfig(fusion_patterns=select_patterns(names), window=entry["window"])
@@ -63,10 +63,10 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
                 key for key in ("hits", "expected_sites", "verdict") if anew[name][key] != recorded[name][key]
             ]
             if wrong:
-                found.append(Finding(relative, f"{name}: {', '.join(wrong)} not borne out by the capsule"))
+                findings.append(Finding(relative, f"{name}: {', '.join(wrong)} not borne out by the capsule"))
     except (MisuseError, KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         return [Finding(relative, f"cannot be read as hits ({error!s:.200})")]
-    return found
+    return findings
 
 
 def _gate(phase: Mapping[str, Any], target: str, recorded: Mapping[str, Any]) -> list[Finding]:

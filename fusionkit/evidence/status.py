@@ -1,4 +1,4 @@
-"""How far a run has come: its notebooks with their verdicts, and how it ended."""
+"""The status of a run: its notebooks with their verdicts, and how it ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StatusRow:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """`state` is a sentence; `return_code` None while the run goes on, or when it was killed."""
+    """`state` is a sentence; `return_code` is None while the run goes on, or after it was killed."""
 
     run_dir: Path
     state: str
@@ -45,7 +45,7 @@ class RunStatus:
 
 
 def run_status(run_dir: Path) -> RunStatus:
-    """Read the status of a run folder, or of a folder that notebooks wrote phases to by themselves.
+    """Read the status of a run folder, or of a folder with phase records of notebooks run by hand.
 
     Raises MisuseError for any other folder.
     """

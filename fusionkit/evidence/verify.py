@@ -1,4 +1,4 @@
-"""Is a run folder what the run wrote, does its record follow from its artifacts, are its inputs unchanged."""
+"""Verification of a run folder: hashes, record and verdicts, claims against artifacts, inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "fusionkit/verification/1"
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """`outcome`: verified, contradicted, incomplete or stale, by the gravest finding; true when verified."""
+    """`outcome`: verified, contradicted, incomplete or stale, by the most severe finding; true if verified."""
 
     run_dir: Path
     findings: tuple[Finding, ...]
@@ -93,7 +93,7 @@ def _check_files(run_dir: Path, manifest: Manifest) -> list[Finding]:
 
 
 def _check_record(run_dir: Path, *, phases_lost: bool = False) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """The record against the phases (unless some are lost), each verdict against its gates, and the claims."""
+    """Compare the record with the phases (unless some are lost), each verdict with its gates, each claim with its artifacts."""
     try:
         phases = read_phases(run_dir)
         rendered = {RECORD_JSONL: record_jsonl(phases), RECORD_MD: render_record(phases)}
@@ -120,7 +120,7 @@ def _check_phase(run_dir: Path, phase: Mapping[str, Any]) -> list[Finding]:
 
 
 def _check_run(manifest: Manifest, phases: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Whether the run came to its end, each notebook left its phase, and each phase has its notebook."""
+    """Check that the run ended, each notebook wrote its phase, and each phase has its notebook."""
     if manifest.ended is None:
         return [Finding(MANIFEST, "the run was killed, or goes on", Effect.INCOMPLETE)]
     findings = []
@@ -146,7 +146,7 @@ def _check_run(manifest: Manifest, phases: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _check_inputs(run_dir: Path, manifest: Manifest) -> list[Finding]:
-    """Whether the inputs are still what they were; an input that is not here makes no statement."""
+    """Check that the inputs are unchanged; a missing input is only noted."""
     findings = []
     for entry in manifest.inputs:
         path = run_dir / entry.path

@@ -1,1 +1,1 @@
-"""How one notebook is executed: its kernel, its limits, and what becomes of it when it does not end well."""
+"""Execution of notebooks: plan, kernel, limits, errors, manifest."""

@@ -34,9 +34,8 @@ def kernel_manager_class(
 ) -> type[AsyncKernelManager]:
     """A kernel manager whose kernels `server` forks, whatever kernelspecs are installed.
 
-    The connection file, the sockets, IPython's profile and what the process itself writes (KERNEL_LOG) lie in
-    `scratch`, so that no home folder is needed and no start-up file of the user takes part. `started` gets the
-    kernel's process.
+    The connection file, the sockets, IPython's profile and the process's output (KERNEL_LOG) are in `scratch`, so that
+    neither the home folder nor the user's start-up files are used. `started` is called with the kernel's process.
     """
 
     class InterpreterKernelManager(AsyncKernelManager):

@@ -1,4 +1,4 @@
-"""The manifest of a run while it goes on: brought up to date after every notebook."""
+"""The manifest of a running run, updated after every notebook."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from fusionkit.store import read_json, sha256_file, write_bytes, write_text
 from fusionkit.verdict import Verdict
 
 SHARED = frozenset({RECORD_JSONL, RECORD_MD, "index.html"})
-"""Files that every notebook changes, and that belong to none."""
+"""Files that every notebook changes; they are outputs of none."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The manifest and what it needs to be written again. Made by `open_ledger`."""
+    """The manifest, its folder, and a cache of hashes. Created by `open_ledger`."""
 
     run_dir: Path
     manifest: Manifest
     hashes: HashCache = field(default_factory=dict)
 
     def enter(self, run: NotebookRun) -> None:
-        """Put a notebook that ended into the manifest; files it changed are its own from now on."""
+        """Add an ended notebook to the manifest; files that it changed become its outputs."""
         mine = set(run.outputs)
         others = tuple(
             replace(other, outputs=tuple(name for name in other.outputs if name not in mine))
@@ -53,7 +53,7 @@ class Ledger:
         self.write()
 
     def write(self, *, return_code: int | None = None) -> None:
-        """Render the index, hash what is there, write the manifest; with a return code, the run has ended."""
+        """Render the index, hash the files, write the manifest; a return code marks the run as ended."""
         self._write_index()
         if return_code is not None:
             self.manifest = replace(self.manifest, return_code=return_code, ended=now())
@@ -61,7 +61,7 @@ class Ledger:
         write_manifest(self.run_dir, self.manifest)
 
     def end_broken(self, return_code: int) -> None:
-        """End the run after an error; where the disk is full, the manifest stays as it was."""
+        """End the run after an error; if the disk is full, the manifest stays unchanged."""
         with contextlib.suppress(RunBrokenError, MisuseError):
             self.write(return_code=return_code)
 
@@ -94,10 +94,10 @@ class Ledger:
 
 
 def open_ledger(plan: Plan, command: Sequence[str], previous: Manifest | None) -> tuple[Ledger, set[str]]:
-    """Start the manifest of a run; with `previous`, keep its notebooks that need not be run again.
+    """Start the manifest of a run; with `previous`, keep its notebooks that are still valid.
 
-    Returns the ledger and the names of the notebooks that were kept. The record holds only what was kept.
-    Where a new run cannot even be opened, nothing of it stays.
+    Returns the ledger and the names of the kept notebooks, which alone stay in the record. If opening a new run
+    fails, its files are removed.
     """
     try:
         return _open(plan, command, previous)
@@ -132,9 +132,9 @@ def _open(plan: Plan, command: Sequence[str], previous: Manifest | None) -> tupl
 
 
 def kept_notebooks(plan: Plan, previous: Manifest) -> list[NotebookRun]:
-    """The notebooks of the previous run whose inputs and outputs are what they were, up to the first other.
+    """The leading notebooks of the previous run with unchanged inputs and outputs.
 
-    Phases build on one another, so that after a notebook that is run again all later ones are.
+    Phases build on one another, so that all notebooks after a rerun one are rerun too.
     """
     steps = {step.name: step for step in plan.steps}
     names = sorted({run.name for run in previous.notebooks} | set(steps))
@@ -163,7 +163,7 @@ def _holds(run_dir: Path, previous: Manifest, run: NotebookRun, step: Step) -> b
 
 
 def _keep_inputs(plan: Plan, kept: Sequence[NotebookRun]) -> tuple[InputFile, ...]:
-    """Describe the inputs; copy those the user wrote, so that the evidence stands by itself."""
+    """Describe the inputs; copy the user's own files, so that the evidence is self-contained."""
     entries = []
     for path, kind, sha256 in [*plan.inputs, *plan.other_inputs([run.name for run in kept])]:
         copy = None

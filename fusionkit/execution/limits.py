@@ -1,4 +1,4 @@
-"""How long a notebook may take, and how much memory."""
+"""Limits of time and memory per notebook."""
 
 from __future__ import annotations
 

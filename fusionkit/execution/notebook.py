@@ -1,4 +1,4 @@
-"""One notebook executed by papermill in a kernel of its own; what was reached is kept whatever happens."""
+"""Execution of one notebook by papermill in its own kernel; the executed cells are saved even after an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST = 300
 
 
 class ExecutedNotebook:
-    """A notebook while it is executed: the state reached, the cell that runs, and the file it is kept in."""
+    """The state of a notebook during execution: executed cells, current cell, and the file that they are saved to."""
 
     def __init__(self, name: str, partial: Path, on_cell: OnCell) -> None:
         self.name, self.partial = name, partial
@@ -53,16 +53,16 @@ class ExecutedNotebook:
         self._on_cell(self.cell, len(self.node.cells))
 
     def cell_executed(self, **_: Any) -> None:
-        """Hook of nbclient: keep what was reached."""
+        """Hook of nbclient: save the executed cells."""
         self.save()
 
     def read_log(self, path: Path) -> None:
-        """Keep the last line that the process wrote; before the first cell it says why there is no kernel."""
+        """Read the last line of the process's output, which explains a kernel that did not start."""
         with contextlib.suppress(OSError):
             self.log = (path.read_text("utf-8", "replace").strip().splitlines() or [""])[-1].strip()
 
     def save(self) -> None:
-        """Write what was reached, atomically."""
+        """Save the executed cells, atomically."""
         if self.node is not None:
             writes = cast(Any, nbformat.writes)  # untyped
             write_text(self.partial, writes(self.node) + "\n")
@@ -76,7 +76,7 @@ def execute_notebook(
     on_cell: OnCell,
     server: ForkServer | None = None,
 ) -> Any:
-    """Execute `source` with `parameters`, keeping what is reached in `partial`; returns what was executed.
+    """Execute `source` with `parameters`, saving progress to `partial`; returns the executed notebook.
 
     `server`: a `kernel_server` of several notebooks, which then import torch once; the caller closes it.
 
@@ -131,8 +131,8 @@ def _explained(error: Exception, state: ExecutedNotebook, breach: str | None) ->
         return RunBrokenError(f"{where}: {breach}{kept}")
     if isinstance(error, PapermillExecutionError):
         kind = MisuseError if error.ename == "MisuseError" else RunBrokenError
-        told = "" if error.ename in ("MisuseError", "RunBrokenError") else f"{error.ename}: "
-        return kind(f"{where}: {told}{_first_line(error.evalue)}{kept}")
+        prefix = "" if error.ename in ("MisuseError", "RunBrokenError") else f"{error.ename}: "
+        return kind(f"{where}: {prefix}{_first_line(error.evalue)}{kept}")
     code = None if state.process is None else state.process.poll()
     if code is not None:
         log = f": {state.log}" if state.log and not state.cell else ""
@@ -153,7 +153,7 @@ def _first_line(text: str) -> str:
 
 @contextlib.contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """papermill and nbclient log to `papermill` what is raised here as one line."""
+    """Silence the logger `papermill`: its messages are raised here as one line."""
     logger = logging.getLogger("papermill")
     handler, propagate = logging.NullHandler(), logger.propagate
     logger.addHandler(handler)

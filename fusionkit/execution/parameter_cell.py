@@ -3,7 +3,7 @@
     subject: str = "flux"
     expected_sites: dict[str, int | None] = {"rms_norm": None}
 
-It is read by `ast` only; nothing is executed.
+The cell is parsed, not executed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class NotebookSpec:
-    """What a notebook can be given."""
+    """The parameters of a notebook."""
 
     path: Path
     parameters: tuple[Parameter, ...]
@@ -46,10 +46,9 @@ class NotebookSpec:
 
 
 def read_spec(path: Path) -> NotebookSpec:
-    """Read the parameter cell of a notebook (.ipynb, or .py in percent format). Nothing is executed.
+    """Read the parameter cell of a notebook (.ipynb, or .py in percent format) without executing it.
 
-    Raises MisuseError when there is not exactly one such cell, or when it holds anything but
-    annotated literals.
+    Raises MisuseError unless there is exactly one such cell with annotated literals only.
     """
     cells = _ipynb_cells(path) if path.suffix == ".ipynb" else _percent_cells(path)
     if len(cells) != 1:
@@ -85,7 +84,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def fits(value: Any, annotation: str) -> bool:
-    """Whether a value is what the annotation says. ValueError where no parameter can have the annotation."""
+    """Whether a value fits the annotation. Raises ValueError for an annotation that no parameter can have."""
     return _fits_expr(value, ast.parse(annotation, mode="eval").body)
 
 
@@ -140,5 +139,5 @@ def _percent_cells(path: Path) -> list[str]:
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, on one line."""
+    """The message of an error, on one line."""
     return " ".join((getattr(error, "strerror", None) or str(error)).split())

@@ -1,4 +1,4 @@
-"""The parameters given for notebooks, by a YAML file and by -P, checked against their parameter cells."""
+"""Parameters of notebooks from a YAML file and -P, checked against the parameter cells."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PATH_SUFFIXES = ("_file", "_dir")
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Given values; `origins` says for each name and `name.key` where it was given.
+    """Given values; `origins` maps each name and `name.key` to the place where it was given.
 
-    `notebooks` is the selection that the YAML makes with its key of that name, or None for all.
+    `notebooks`: the selection under the YAML's key `notebooks`, None for all.
     """
 
     source: Path
@@ -87,7 +87,7 @@ def load_parameters(path: Path) -> Parameters:
 
 
 def apply_overrides(params: Parameters, overrides: Iterable[str]) -> Parameters:
-    """`params` with each `name=value` or `name.key=value` put over it; values are YAML scalars.
+    """`params` overridden by each `name=value` or `name.key=value`; values are YAML scalars.
 
     Paths are relative to the current folder. Raises MisuseError on an override that is not of that form.
     """
@@ -99,8 +99,8 @@ def apply_overrides(params: Parameters, overrides: Iterable[str]) -> Parameters:
             raise MisuseError(f"-P {text}: must be name=value or name.key=value")
         value = _scalar(text, literal)
         if keys:
-            held = values.get(name)
-            values[name] = {**(held if isinstance(held, dict) else {}), keys[0]: value}
+            previous = values.get(name)
+            values[name] = {**(previous if isinstance(previous, dict) else {}), keys[0]: value}
         else:
             values |= _with_absolute_paths({name: value}, Path.cwd())
         origins[name] = origins[".".join((name, *keys))] = f"-P {text}"
@@ -119,7 +119,7 @@ def overridden(params: Parameters) -> Parameters:
 
 
 def check_names(specs: Sequence[NotebookSpec], params: Parameters) -> None:
-    """Raise MisuseError for a parameter, or a key of one, that none of the notebooks names."""
+    """Raise MisuseError for a parameter, or a key of one, that no notebook has."""
     known: dict[str, list[Parameter]] = {}
     for parameter in (p for spec in specs for p in spec.parameters if p.name != "run_dir"):
         known.setdefault(parameter.name, []).append(parameter)
@@ -142,9 +142,9 @@ def _check_keys(params: Parameters, name: str, value: Mapping[str, Any], known: 
 
 
 def for_notebook(spec: NotebookSpec, params: Parameters) -> dict[str, Any]:
-    """All parameters that the notebook names except `run_dir`: given values over the cell's defaults.
+    """The notebook's parameters except `run_dir`: given values, else the cell's defaults.
 
-    Raises MisuseError where a value does not fit the annotation. Names are checked by `check_names`.
+    Raises MisuseError if a value does not fit the annotation. Names are checked by `check_names`.
     """
     return {p.name: _value(spec, p, params) for p in spec.parameters if p.name != "run_dir"}
 
@@ -164,7 +164,7 @@ def _value(spec: NotebookSpec, parameter: Parameter, params: Parameters) -> Any:
 
 
 def _keys(parameter: Parameter) -> set[str]:
-    """The keys that a parameter of dict type takes: those of its default, or of the table of fusions for counts."""
+    """The allowed keys of a dict parameter: those of its default, for expected_sites the names of the fusions."""
     if parameter.name == "expected_sites" and not parameter.default:
         return {row.name for row in FUSIONS}
     return set(parameter.default)

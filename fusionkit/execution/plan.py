@@ -1,4 +1,4 @@
-"""What a run will do, worked out and checked before anything is written."""
+"""The plan of a run, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXTRA = ("papermill", "nbclient", "nbconvert", "nbformat", "ipykernel", "psutil
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One notebook of a run. `key` is a hash of all that its result depends on, the machine aside."""
+    """One notebook of a run. `key`: hash of everything its result depends on, except the machine."""
 
     number: int
     source: Path
@@ -46,13 +46,13 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The notebook's name without suffix, also of its page and its executed form."""
+        """The notebook's file name without suffix; also that of its page and its executed form."""
         return self.source.stem
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All steps in order, and the files they read: (path, kind, sha256)."""
+    """All steps in order, and their input files: (path, kind, sha256)."""
 
     parameters: Parameters
     run_dir: Path
@@ -62,13 +62,13 @@ class Plan:
     notebooks_dir: Path
 
     def other_inputs(self, names: Iterable[str]) -> list[tuple[Path, str, str]]:
-        """The notebooks of these names that are outside the selection, as inputs."""
+        """The named notebooks outside the selection, as inputs."""
         selected = {step.name for step in self.steps}
         others = [self.other_step(name) for name in names if name not in selected]
         return [(step.source.resolve(), "notebook", step.sha256) for step in others if step is not None]
 
     def other_step(self, name: str) -> Step | None:
-        """The step that a notebook outside the selection would be; None when it cannot be one (any more)."""
+        """The step of a notebook outside the selection; None if its file or parameters no longer fit."""
         try:
             return plan_step(self.notebooks_dir / f"{name}.ipynb", self.parameters, self.package_sha256)
         except MisuseError:
@@ -83,14 +83,14 @@ def make_plan(
     out: Path | None = None,
     notebooks_dir: Path | None = None,
 ) -> Plan:
-    """Read and check everything that a run depends on. Raises MisuseError, and writes nothing."""
+    """Read and check everything that a run depends on; writes nothing. Raises MisuseError."""
     _check_installed()
     params = apply_overrides(load_parameters(params_path), overrides)
     folder = notebooks_dir or Path(fusionkit.__file__).parent.parent / "notebooks"
-    found = _notebooks(folder)
-    selected = _select(found, notebooks if notebooks is not None else params.notebooks)
+    available = _notebooks(folder)
+    selected = _select(available, notebooks if notebooks is not None else params.notebooks)
     specs = [read_spec(path) for path in selected]
-    check_names([*specs, *_readable(path for path in found if path not in selected)], params)
+    check_names([*specs, *_readable(path for path in available if path not in selected)], params)
     check_names(specs, overridden(params))
     for spec in specs:
         if spec.get("run_dir") is None:
@@ -109,7 +109,7 @@ def make_plan(
 
 
 def plan_step(source: Path, params: Parameters, package: str) -> Step:
-    """The step of one notebook. Raises MisuseError where the parameters do not fit it."""
+    """The step of one notebook. Raises MisuseError if the parameters do not fit it."""
     number = _number(source)
     parameters = for_notebook(read_spec(source), params)
     files = {
@@ -125,34 +125,36 @@ def plan_step(source: Path, params: Parameters, package: str) -> Step:
 def _notebooks(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise MisuseError(f"{folder}: there is no such folder of notebooks; give one with --notebooks-dir")
-    found = sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.match(path.stem))
-    if not found:
+    notebooks = sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.match(path.stem))
+    if not notebooks:
         raise MisuseError(
             f"{folder}: holds no notebook named NN_name.ipynb; give another with --notebooks-dir"
         )
-    numbers = [_number(path) for path in found]
+    numbers = [_number(path) for path in notebooks]
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
         raise MisuseError(f"{folder}: holds two notebooks numbered {twice:02d}; rename one")
-    return found
+    return notebooks
 
 
 def _readable(paths: Iterable[Path]) -> Iterator[NotebookSpec]:
-    """What the notebooks outside the selection take: a YAML may hold parameters for them as well."""
+    """The specs of the notebooks outside the selection, whose parameters a YAML may have too."""
     for path in paths:
         with contextlib.suppress(MisuseError):
             yield read_spec(path)
 
 
-def _select(found: Sequence[Path], wanted: Sequence[str] | None) -> list[Path]:
+def _select(available: Sequence[Path], wanted: Sequence[str] | None) -> list[Path]:
     if wanted is None:  # one job: 01 to 09 develop patterns, 11 to 19 replace code by fused ops
-        return [path for path in found if _number(path) // 10 == _number(found[0]) // 10]
+        return [path for path in available if _number(path) // 10 == _number(available[0]) // 10]
     chosen = set()
     for word in wanted:
-        match = [p for p in found if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))]
+        match = [
+            p for p in available if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))
+        ]
         if not match:
-            near = difflib.get_close_matches(word, [p.stem for p in found], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in found)}"
+            near = difflib.get_close_matches(word, [p.stem for p in available], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in available)}"
             raise MisuseError(f"--notebooks {word}: no such notebook; {hint}")
         chosen.add(match[0])
     return sorted(chosen)
@@ -189,7 +191,7 @@ def _check_choices(params: Parameters) -> None:
 
 
 def _check_module(params: Parameters, name: str) -> None:
-    """The module of module:factory must be found; it is not imported here."""
+    """Check that the module of module:factory exists; it is not imported."""
     top = name.partition(":")[0].partition(".")[0]
     places = [str(Path.cwd()), *sys.path]
     if top in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(top, places) is not None:
@@ -199,7 +201,7 @@ def _check_module(params: Parameters, name: str) -> None:
 
 
 def _check_subject(params: Parameters) -> None:
-    """A subject is a name of the table, module:factory, or a file."""
+    """Check that the subject is a name of the table, module:factory, or a file."""
     _check_choices(params)
     name = params.values.get("subject")
     if isinstance(name, str) and ":" in name and not Path(name).is_file():
@@ -216,7 +218,7 @@ def _check_subject(params: Parameters) -> None:
 
 
 def _check_files(params: Parameters) -> dict[str, Path]:
-    """The files that the parameters name, each there, and Python where it says so."""
+    """The files that the parameters name; checks that each exists, and that a .py file parses."""
     files = {}
     for name, value in params.values.items():
         if not _is_file_parameter(name, value):
@@ -242,7 +244,7 @@ def _check_files(params: Parameters) -> dict[str, Path]:
 
 
 def _is_file_parameter(name: str, value: Any) -> bool:
-    """A file, or a capsule in the subject's place."""
+    """Whether the value is a file: a file parameter, or a capsule as subject."""
     if not isinstance(value, str):
         return False
     return bool(value) and (

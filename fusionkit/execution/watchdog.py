@@ -1,4 +1,4 @@
-"""A thread that adds up the memory of a kernel's processes, watches the clock, and kills them at a limit."""
+"""A thread that watches memory and run time of a kernel's processes, and kills them at a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLL_S = 0.2
 
 
 class Watchdog:
-    """Watches one kernel from `watch` to `close`; `breach` says which limit it killed the kernel for."""
+    """Watches one kernel from `watch` to `close`; `breach`: the exceeded limit for which it was killed."""
 
     def __init__(self, limits: Limits) -> None:
         self.breach: str | None = None
@@ -27,7 +27,7 @@ class Watchdog:
         try:
             root = psutil.Process(pid)
         except psutil.Error:
-            return  # it is gone already, and whoever talks to it will say so
+            return  # it has ended already; its client reports that
         self._processes.add(root)
         self._thread = threading.Thread(target=self._loop, args=(root,), daemon=True)
         self._thread.start()

@@ -1,6 +1,6 @@
 """The npu:: ops of torch_npu, and the targets that provide them.
 
-`fusionkit.npu.torch_npu` is the facade of the current target; nothing is defined before `use_target`.
+`fusionkit.npu.torch_npu` is the facade of the current target; `use_target` defines the ops.
 """
 
 from __future__ import annotations

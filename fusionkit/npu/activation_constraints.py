@@ -1,4 +1,4 @@
-"""What the activations and the masked softmax accept on Atlas A2 and A3: their part of the table of constraints."""
+"""Constraints of the activations and the masked softmax on Atlas A2 and A3."""
 
 from __future__ import annotations
 

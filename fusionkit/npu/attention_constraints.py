@@ -1,4 +1,4 @@
-"""What npu_fusion_attention accepts on Atlas A2 and A3: its part of the table of constraints."""
+"""Constraints of npu_fusion_attention on Atlas A2 and A3."""
 
 from __future__ import annotations
 

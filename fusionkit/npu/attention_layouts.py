@@ -1,4 +1,4 @@
-"""The shapes of a call of npu_fusion_attention, and the checks of them that its table of constraints is made of.
+"""Shapes of a call of npu_fusion_attention, and the checks of its constraints.
 
 B batch, N heads, S sequence, D head size, H = N * D, T the tokens of all sequences. key and value may have fewer
 heads than query (grouped queries). Source: op-plugin docs, torch_npu.npu_fusion_attention.
@@ -17,7 +17,7 @@ from fusionkit.npu.constraint_checks import Arguments, Check, dtype_text, is_ten
 # input_layout: one letter per dimension of query, key and value.
 LAYOUTS = ("BNSD", "BSND", "BSH", "SBH", "TND")
 
-# Modes whose atten_mask is a template for looking up, of one size for every S.
+# Sparse modes whose atten_mask is a template of one fixed size, whatever S is.
 TEMPLATE_SIZE = 2048
 TEMPLATE_MODES = (2, 3, 4, 7, 8)
 _PREFIX_SHAPE = (3072, TEMPLATE_SIZE)
@@ -29,7 +29,7 @@ Size = int | None
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Sizes of one call; None where a size is not known, or not there (batch and sequences of TND)."""
+    """Sizes of one call; None for an unknown size, or one that the layout lacks (batch and sequences of TND)."""
 
     batch: Size
     heads: Size
@@ -41,7 +41,7 @@ class AttentionShape:
 
 
 def _axes(arguments: Arguments, name: str) -> dict[str, Size] | None:
-    """Letter of the layout -> size of the named tensor; None where the ranks differ."""
+    """Letter of the layout -> size of the named tensor; None if the ranks differ."""
     layout, tensor = arguments["input_layout"], arguments[name]
     if layout not in LAYOUTS or not is_tensor(tensor) or len(tensor.shape) != len(layout):
         return None
@@ -53,7 +53,7 @@ def _quotient(whole: Size, part: Size) -> Size:
 
 
 def attention_shape(arguments: Arguments) -> AttentionShape | None:
-    """The sizes that query, key and value have under input_layout; None where they do not fit the layout."""
+    """The sizes of query, key and value under input_layout; None if they do not fit the layout."""
     query, key, value = (_axes(arguments, name) for name in ("query", "key", "value"))
     if query is None or key is None or value is None:
         return None
@@ -79,7 +79,7 @@ def fits_layout(name: str) -> Check:
 
 
 def _of_shape(name: str, broken: Callable[[Arguments, AttentionShape], bool]) -> Check:
-    """A check of the call's sizes that shows the named tensor (or literal) where it is broken."""
+    """A check of the call's sizes; a violation shows the named tensor or literal."""
 
     def check(arguments: Arguments) -> str | None:
         shape = attention_shape(arguments)
@@ -194,7 +194,7 @@ def sparse_mode_known(arguments: Arguments) -> str | None:
 
 
 def band_is_there(arguments: Arguments) -> str | None:
-    """pre_tockens and next_tockens leave something between them, where they count at all."""
+    """pre_tockens and next_tockens leave a non-empty band, in the modes that use them."""
     before, after = arguments["pre_tockens"], arguments["next_tockens"]
     counts = is_tensor(arguments["atten_mask"]) and arguments["sparse_mode"] in _MASKED_BY_BAND
     shape = attention_shape(arguments)
@@ -208,7 +208,7 @@ def band_is_there(arguments: Arguments) -> str | None:
 
 
 def sequence_ends(arguments: Arguments) -> str | None:
-    """With TND both lists of sequence ends are there, equally long."""
+    """With TND both lists of sequence ends are given, with equal lengths."""
     if arguments["input_layout"] != "TND":
         return None
     lengths = [len(arguments[name] or ()) for name in ("actual_seq_qlen", "actual_seq_kvlen")]

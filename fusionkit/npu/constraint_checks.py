@@ -1,9 +1,9 @@
-"""The checks that the table of op constraints is made of.
+"""Checks for the table of op constraints.
 
-A check reads shapes, dtypes, strides and literals only, so it works on real, fake and meta tensors, and on
-any object with `.shape` and `.dtype`. It returns None where the call obeys the rule or does not give the
-argument, and a short text of the offending value where it breaks the rule. A symbolic size counts as the size
-it was captured with; no guard is installed. A size without a known value (unbacked) breaks no rule.
+A check reads shapes, dtypes, strides and literals only, so it works on real, fake and meta tensors, and on any
+object with `.shape` and `.dtype`. It returns None if the call obeys the rule or omits the argument, else a short
+text of the offending value. A symbolic size counts as its size at capture; no guard is installed. An unbacked size
+violates no rule.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _same(left: Sequence[int | None], right: Sequence[int | None]) -> bool:
 
 
 def _over(names: Sequence[str], broken: Callable[..., str | None]) -> Check:
-    """A check of `broken(*tensors)` that applies only where every named argument is a tensor."""
+    """A check of `broken(*tensors)` that applies only if every named argument is a tensor."""
 
     def check(arguments: Arguments) -> str | None:
         tensors = [arguments[name] for name in names]
@@ -84,7 +84,7 @@ def same_dtype(name: str, other: str) -> Check:
 
 
 def same_dtype_or_float32(name: str, other: str) -> Check:
-    """The tensor has the dtype of other, or is float32 where other is float16 or bfloat16."""
+    """The tensor has the dtype of other, or is float32 with a float16 or bfloat16 other."""
 
     def broken(tensor: Any, reference: Any) -> str | None:
         mixed = tensor.dtype == torch.float32 and reference.dtype in LOW_PRECISION
@@ -154,7 +154,7 @@ def not_empty(name: str) -> Check:
 
 
 def contiguous(name: str) -> Check:
-    """The tensor is contiguous. An object without strides is taken to be."""
+    """The tensor is contiguous; an object without strides counts as contiguous."""
 
     def broken(tensor: Any) -> str | None:
         if not hasattr(tensor, "stride"):
@@ -241,7 +241,7 @@ def one_of(name: str, allowed: Sequence[object]) -> Check:
 
 
 def at_least(name: str, low: float) -> Check:
-    """The number is at least low (a number that is not known yet breaks no rule)."""
+    """The number is at least low; an unbacked number violates no rule."""
 
     def check(arguments: Arguments) -> str | None:
         value = arguments[name]
@@ -253,7 +253,7 @@ def at_least(name: str, low: float) -> Check:
 
 
 def number_between(name: str, low: float, high: float) -> Check:
-    """The number is in [low, high] (a number that is not known yet breaks no rule)."""
+    """The number is in [low, high]; an unbacked number violates no rule."""
 
     def check(arguments: Arguments) -> str | None:
         value = arguments[name]

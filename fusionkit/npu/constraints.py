@@ -1,8 +1,8 @@
-"""What the fused ops accept: one table, read by the CPU kernels and by whoever puts such an op into a graph.
+"""Constraints of the fused ops: one table for the CPU kernels and for replacements in a graph.
 
-torch_npu's meta kernels check little (npu_rms_norm takes a gamma of the wrong length, npu_swiglu an odd
-size), so a graph captured without a device says nothing about these rules. The rules are those of Atlas A2
-and A3. A rule on values (r1 and r2 of npu_rotary_mul lie in [-1, 1]) cannot be seen on shapes: left out.
+torch_npu's meta kernels check little (npu_rms_norm takes a gamma of the wrong length, npu_swiglu an odd size), so
+that capture without a device does not verify these rules. The rules are those of Atlas A2 and A3. Rules on values
+(r1 and r2 of npu_rotary_mul lie in [-1, 1]) cannot be checked on shapes and are left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One documented rule on one argument of one op. `check` gives the offending value, or None."""
+    """One documented rule on one argument of one op. `check` returns the offending value, or None."""
 
     op: str
     argument: str
@@ -58,7 +58,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A call that a rule forbids; `value` is the text of what was given."""
+    """A call that violates a rule; `value` is the text of the given value."""
 
     op: str
     argument: str
@@ -182,24 +182,26 @@ CONSTRAINTS: tuple[Constraint, ...] = tuple(
 
 
 def violations(op: str, /, *args: Any, **kwargs: Any) -> list[Violation]:
-    """The rules that a call `op(*args, **kwargs)` would break, in the order of the table.
+    """The rules that a call `op(*args, **kwargs)` violates, in the order of the table.
 
     op is a name without namespace (`npu_rms_norm`, or an op of the kit). Arguments bind by the op's schema,
     positional or by keyword, and may be real, fake or meta tensors, anything with `.shape` and `.dtype`, and
-    literals. An op outside SCHEMAS and KIT_SCHEMAS has no recorded rules, so nothing is broken.
-    Raises MisuseError where the call does not fit the schema.
+    literals. An op outside SCHEMAS and KIT_SCHEMAS has no rules.
+    Raises MisuseError if the call does not fit the schema.
     """
     if op not in SCHEMAS and op not in KIT_SCHEMAS:
         return []
     arguments = bind(op, *args, **kwargs)
-    found = [(row, row.check(arguments)) for row in CONSTRAINTS if row.op == op]
+    results = [(row, row.check(arguments)) for row in CONSTRAINTS if row.op == op]
     return [
-        Violation(op, row.argument, row.rule, value, row.source) for row, value in found if value is not None
+        Violation(op, row.argument, row.rule, value, row.source)
+        for row, value in results
+        if value is not None
     ]
 
 
 def require(op: str, /, *args: Any, **kwargs: Any) -> None:
-    """Raise MisuseError with the first rule that the call breaks (see `violations`)."""
+    """Raise MisuseError with the first rule that the call violates (see `violations`)."""
     broken = violations(op, *args, **kwargs)
     if broken:
         raise MisuseError(str(broken[0]))

@@ -1,4 +1,4 @@
-"""Which targets this machine has, found out by trying them."""
+"""The targets available on this machine, determined by activating them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusionkit.processes import ending, module_command
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """Whether a target is available, and what that rests on or what to do."""
+    """Whether a target is available; `what`: its components, or what to do."""
 
     target: str
     available: bool
@@ -32,7 +32,7 @@ class TargetState:
 
 
 def try_target(name: str, tell: Tell = lambda _: None) -> TargetState:
-    """Activate target `name` in this process, which then belongs to it, fetching what it needs.
+    """Activate target `name` in this process, for good, and fetch what it needs.
 
     Raises MisuseError for an unknown target.
     """
@@ -58,14 +58,14 @@ def _rests_on(name: str, facade: TorchNpu, installed: InstalledTorchNpu | None) 
 
 
 def _torch_build() -> str:
-    """torch's version and what it was built for."""
+    """torch's version and build."""
     builds = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip, "XPU": torch.version.xpu}
     built_for = next((f"{name} {version} build" for name, version in builds.items() if version), "CPU build")
     return f"torch {torch.__version__} ({built_for})"
 
 
 def _origin(facade: TorchNpu, installed: InstalledTorchNpu | None) -> str:
-    """Where the torch_npu that was started comes from, and why not the installed one."""
+    """The source of the started torch_npu, and why the installed one was not used."""
     if installed is not None and Path(facade.__file__).resolve().is_relative_to(installed.root):
         return "installed"
     wheel = f"the wheel in {NAMED_WHEEL}" if os.environ.get(NAMED_WHEEL) else "cached wheel"
@@ -82,7 +82,7 @@ def _beside(installed: InstalledTorchNpu | None) -> str:
 
 
 def target_states() -> list[TargetState]:
-    """The state of every target, each tried in a process of its own; nothing is fetched."""
+    """The state of every target, each activated in its own process; nothing is fetched."""
     return [_state(name) for name in TARGETS]
 
 

@@ -1,4 +1,4 @@
-"""torch_npu's Python face over the ops of the current target, without a module of that name."""
+"""The facade: torch_npu's Python functions over the ops of the current target, without a module of that name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from fusionkit.npu.schemas import SCHEMAS
 
-# What torch_npu shows to Python, each with all its overloads; the backward ops are reached through autograd.
+# Public ops of torch_npu, each with all its overloads; backward ops are called by autograd only.
 FACADE_OPS: tuple[str, ...] = tuple(
     name for name in SCHEMAS if "." not in name and not name.endswith(("_backward", "_grad", "_grad_v2"))
 )
@@ -22,7 +22,7 @@ FACADE_OPS: tuple[str, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class NpuDevice:
-    """`torch_npu.npu` and `torch.npu`, as far as a pattern file asks it."""
+    """The part of `torch_npu.npu` and `torch.npu` that pattern files use."""
 
     available: bool
 
@@ -32,10 +32,10 @@ class NpuDevice:
 
 
 class TorchNpu:
-    """The facade: one attribute per op (`npu_rms_norm`, ...), each the op in torch.ops.npu, and `npu`.
+    """The facade: one attribute per op (`npu_rms_norm`, ...), the op in torch.ops.npu, and `npu`.
 
-    Over the real torch_npu (`module`) it has that module's other attributes as well, and lacks the ops that
-    an older torch_npu does not have.
+    With the real torch_npu (`module`) it has that module's other attributes as well, and lacks ops that an older
+    torch_npu does not have.
     """
 
     def __init__(self, *, available: bool, module: types.ModuleType | None = None) -> None:
@@ -71,12 +71,11 @@ _MISSING = object()
 
 @contextmanager
 def standing_in(facade: TorchNpu, *, available: bool = True) -> Iterator[types.ModuleType]:
-    """For the time of the `with`, `import torch_npu` gives the facade and `torch.npu.is_available()` answers.
+    """Inside the block, `import torch_npu` returns the facade, and `torch.npu.is_available()` returns `available`.
 
-    For importing a pattern file only; never while a model is imported or run (a torch_npu in sys.modules
-    makes libraries choose NPU code). available is what `is_available()` says: True by default, since pattern
-    files import torch_npu under that condition. sys.modules and torch are as before afterwards, whatever
-    happens; a file that was imported keeps the module it got.
+    Only for importing a pattern file, never while a model is imported or run: a torch_npu in sys.modules makes
+    libraries choose NPU code. `available` is True by default, since pattern files import torch_npu under that
+    condition. sys.modules and torch are restored on exit; an imported file keeps its module.
     """
     real = facade.__dict__.get("_module")
     if real is not None:  # torch_npu itself is imported, and stays

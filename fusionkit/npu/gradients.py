@@ -1,4 +1,4 @@
-"""How an op of target cpu is differentiated: by an op of its own, through another op, or not at all."""
+"""Autograd of the ops of target cpu: by a backward op, through another op, or refused."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fusionkit.npu.kernels.op_kernel import Autograd, Rewritten
 def register_gradients(
     library: Any, name: str, schema: Any, autograd: Autograd | Rewritten, by_name: Callable[..., Any]
 ) -> None:
-    """Give the op name (`npu::npu_swiglu`), defined in library, its behaviour under autograd.
+    """Register autograd for the op name (`npu::npu_swiglu`), defined in library.
 
-    by_name makes a function that takes the schema's arguments by name one that the dispatcher can call.
+    by_name converts a function with the schema's arguments as keywords to one that the dispatcher can call.
     """
     op = name.split("::")[1]
     if isinstance(autograd, Rewritten):

@@ -1,4 +1,4 @@
-"""What npu_grouped_matmul accepts on Atlas A2 and A3: its part of the table of constraints."""
+"""Constraints of npu_grouped_matmul on Atlas A2 and A3."""
 
 from __future__ import annotations
 

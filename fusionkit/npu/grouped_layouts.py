@@ -1,4 +1,4 @@
-"""The tensor lists of a call of npu_grouped_matmul, and the checks that its table of constraints is made of.
+"""Tensor lists of a call of npu_grouped_matmul, and the checks of its constraints.
 
 group_type names the grouped axis of [M, K] @ [K, N]: 0 the rows M (one [E, K, N] weight, or one [K, N] weight per
 group), 2 the columns K of x (the result is [E, M, N]), -1 none (each x has a weight of its own). A group_list of
@@ -26,12 +26,12 @@ def _texts(tensors: Sequence[Any]) -> str:
 
 
 def takes_ints(arguments: Arguments) -> bool:
-    """Whether this is the overload whose group_list is ints (it has no tuning_config), or a call meant for it."""
+    """Whether the call is for the overload with a group_list of ints, which has no tuning_config."""
     return isinstance(arguments["group_list"], list | tuple) or "tuning_config" not in arguments
 
 
 def grouped_axis(arguments: Arguments) -> int | None:
-    """-1, 0 or 2 as group_type says it; with a group_list of ints 0, or -1 without one; None where it is left out."""
+    """group_type: -1, 0 or 2; for the overload with ints 0, or -1 without group_list; None if it is missing."""
     group_type: int | None = arguments["group_type"]
     if group_type is not None or not takes_ints(arguments):
         return group_type
@@ -45,7 +45,7 @@ def _one_weight_per_group(arguments: Arguments) -> bool:
 
 
 def group_count(arguments: Arguments) -> int | None:
-    """How many groups the weights say there are; None with group_type 2, where group_list alone says it."""
+    """Number of groups by the weights; None with group_type 2, where only group_list defines it."""
     weight = arguments["weight"]
     if grouped_axis(arguments) == 2 or not weight:
         return None
@@ -63,7 +63,7 @@ def tensor_count(name: str) -> Check:
 
 
 def list_dtypes(name: str, allowed: Callable[[Arguments, torch.dtype], bool]) -> Check:
-    """Every tensor of the list has one and the same dtype, an allowed one."""
+    """All tensors of the list have the same dtype, one of the allowed ones."""
 
     def check(arguments: Arguments) -> str | None:
         dtypes = {tensor.dtype for tensor in arguments[name] or ()}
@@ -105,7 +105,7 @@ def split_item_fits(arguments: Arguments) -> str | None:
 
 
 def x_form(arguments: Arguments) -> str | None:
-    """2 to 6 dimensions where x is not split, else 2; one tensor where it is split along K."""
+    """x has 2 to 6 dimensions if it is not split, else 2; a single tensor if it is split along K."""
     x, mode = arguments["x"], grouped_axis(arguments)
     most = 6 if mode == -1 else 2
     right = all(2 <= len(tensor.shape) <= most for tensor in x) and (mode != 2 or len(x) == 1)
@@ -113,7 +113,7 @@ def x_form(arguments: Arguments) -> str | None:
 
 
 def x_layout(arguments: Arguments) -> str | None:
-    """A transposed view where K is split, and not one otherwise."""
+    """x is a transposed view if K is split, else not."""
     for tensor in arguments["x"]:
         if not hasattr(tensor, "stride") or len(tensor.shape) != 2 or min(map(_small, tensor.shape)) < 2:
             continue
@@ -127,11 +127,11 @@ def x_layout(arguments: Arguments) -> str | None:
 
 
 def _small(size: Any) -> int:
-    return int(size) if isinstance(size, int) else 0  # a symbolic size tells nothing
+    return int(size) if isinstance(size, int) else 0  # unknown for a symbolic size
 
 
 def weight_form(arguments: Arguments) -> str | None:
-    """[K, N] each; one [E, K, N] is allowed where rows are split; one [K, N] where K is."""
+    """Weights are [K, N]; one [E, K, N] is allowed if rows are split; one [K, N] if K is split."""
     weight, mode = arguments["weight"], grouped_axis(arguments)
     ranks = [len(tensor.shape) for tensor in weight]
     flat = all(rank == 2 for rank in ranks)
@@ -144,7 +144,7 @@ def weight_form(arguments: Arguments) -> str | None:
 
 
 def inner_sizes_agree(arguments: Arguments) -> str | None:
-    """Every weight has the K of its x; one x goes with every weight."""
+    """Every weight has the K of its x; a single x belongs to all weights."""
     x, weight = arguments["x"], arguments["weight"]
     if not x or not weight or len(x) not in (1, len(weight)):
         return f"{len(x)} x with {len(weight)} weights" if x and weight else None
@@ -159,14 +159,14 @@ def inner_sizes_agree(arguments: Arguments) -> str | None:
 
 
 def outer_sizes_agree(arguments: Arguments) -> str | None:
-    """All weights have one N where the result is a single tensor."""
+    """All weights have the same N if the result is a single tensor."""
     widths = {sizes(tensor)[-1] for tensor in arguments["weight"] if len(tensor.shape)} - {None}
     single = (arguments["split_item"] or 0) in (2, 3)
     return _texts(arguments["weight"]) if single and len(widths) > 1 else None
 
 
 def bias_form(arguments: Arguments) -> str | None:
-    """None where K is split; else [N] for each weight, [E, N] for one [E, K, N]."""
+    """bias is None if K is split; else [N] for each weight, [E, N] for one [E, K, N]."""
     bias, weight = arguments["bias"], arguments["weight"]
     if not bias:
         return None
@@ -180,7 +180,7 @@ def bias_form(arguments: Arguments) -> str | None:
 
 
 def group_list_form(arguments: Arguments) -> str | None:
-    """A tensor is int64 with one value for each group; a list has one int for each."""
+    """A group_list tensor is int64 with one value per group; a list has one int per group."""
     group_list, groups = arguments["group_list"], group_count(arguments)
     if group_list is None:
         return None
@@ -194,7 +194,7 @@ def group_list_form(arguments: Arguments) -> str | None:
 
 
 def group_list_given(arguments: Arguments) -> str | None:
-    """None with group_type -1; given where one x is split."""
+    """group_list is None with group_type -1, and given if a single x is split."""
     group_list, mode = arguments["group_list"], grouped_axis(arguments)
     if mode == -1:
         return None if group_list is None else "one with group_type -1"
@@ -204,7 +204,7 @@ def group_list_given(arguments: Arguments) -> str | None:
 
 
 def group_list_type_known(arguments: Arguments) -> str | None:
-    """0 cumulative, 1 counts (2 with int8 only); a list is cumulative."""
+    """group_list_type is 0 (running sums) or 1 (counts), 2 with int8 only; a list holds running sums."""
     kind = arguments["group_list_type"] or 0
     listed = takes_ints(arguments)
     allowed = (0,) if listed else (0, 1, 2) if _quantized(arguments) else (0, 1)
@@ -217,7 +217,7 @@ def activation_needs_quantization(arguments: Arguments) -> str | None:
 
 
 def output_dtype_fits(arguments: Arguments) -> str | None:
-    """None or x's dtype without quantisation (the default overload gives it as a number)."""
+    """output_dtype is None or x's dtype without quantisation (a number in the default overload)."""
     wanted, x = arguments["output_dtype"], arguments["x"]
     if wanted is None or not x or _quantized(arguments):
         return None

@@ -44,9 +44,9 @@ _new_library: Any = torch.library.Library  # torch leaves its methods without ty
 
 
 def define_cpu_ops() -> list[Any]:
-    """Define torch.ops.npu.* and torch.ops.fusionkit.*, which exist as long as the libraries are held.
+    """Define torch.ops.npu.* and torch.ops.fusionkit.*, which exist as long as the returned libraries.
 
-    Raises MisuseError, leaving nothing defined, where one of the npu:: ops exists already.
+    Raises MisuseError, with nothing defined, if one of the npu:: ops exists already.
     """
     refuse_defined_ops()
     libraries: list[Any] = []
@@ -63,9 +63,9 @@ def define_cpu_ops() -> list[Any]:
 
 
 def add_cpu_kernels() -> list[Any]:
-    """Give torch_npu's own ops, which are defined already, the CPU reference kernels: real API, CPU numbers.
+    """Register the CPU reference kernels for torch_npu's own ops.
 
-    Only where this torch_npu has the op, and the op no CPU kernel of its own.
+    Skips ops that this torch_npu lacks, and ops that have a CPU kernel.
     """
     library: Any = _new_library("npu", "IMPL")
     for kernel in NPU_KERNELS:
@@ -77,29 +77,29 @@ def add_cpu_kernels() -> list[Any]:
 
 
 def define_kit_ops() -> list[Any]:
-    """Define torch.ops.fusionkit.*, which every target has: compositions of aten ops, on any device."""
+    """Define torch.ops.fusionkit.* for every target: compositions of aten ops, on any device."""
     return [_define("fusionkit", KIT_SCHEMAS, KIT_KERNELS, ["CPU", "PrivateUse1"])]
 
 
 def refuse_defined_ops() -> None:
-    """Raise MisuseError where torch_npu, or anything else, has defined one of the ops in this process."""
-    found = sorted(name for name in SCHEMAS if is_defined(name))
-    if found:
+    """Raise MisuseError if torch_npu or another package has defined one of the ops in this process."""
+    defined = sorted(name for name in SCHEMAS if is_defined(name))
+    if defined:
         owner = "torch_npu was imported" if "torch_npu" in sys.modules else "another package defined it"
         raise MisuseError(
-            f"target cpu: npu::{found[0]} exists already in this process ({owner});"
+            f"target cpu: npu::{defined[0]} exists already in this process ({owner});"
             " start a new process and choose the target before anything else"
         )
 
 
 def is_defined(op: str) -> bool:
-    """Whether npu:: has op, a name with its overload after a dot where it has one."""
+    """Whether npu:: has op, a name with optional overload (`op.overload`)."""
     packet, _, overload = op.partition(".")
     return hasattr(getattr(torch.ops.npu, packet, None), overload or "default")
 
 
 def _define(namespace: str, schemas: dict[str, str], kernels: Iterable[OpKernel], keys: Iterable[str]) -> Any:
-    # FRAGMENT, not DEF: other packages, and graph files read back, may add further ops to the same namespace.
+    # FRAGMENT, not DEF: other packages, and capsules, may add ops to the same namespace.
     library: Any = _new_library(namespace, "FRAGMENT")
     try:
         for kernel in kernels:
@@ -122,7 +122,7 @@ def _tags(op: str) -> tuple[torch.Tag, ...]:
 
 
 def _by_name(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """function, called with every argument of op's schema by name (the dispatcher drops defaults)."""
+    """Wrap function to receive every argument of op's schema by name (the dispatcher drops defaults)."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(**bind(op, *args, **kwargs))
@@ -131,9 +131,9 @@ def _by_name(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked(kernel: OpKernel) -> Callable[..., Any]:
-    """The CPU kernel behind the table of constraints.
+    """The CPU kernel with a check of the constraints before it.
 
-    Autocast ends at the op, as at any kernel of a device: it must not reach the aten ops that this one is made of.
+    Autocast is disabled inside: as in a device kernel, it must not affect the aten ops of the implementation.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the MoE permutations accept on Atlas A2 and A3: their part of the table of constraints."""
+"""Constraints of the MoE permutations on Atlas A2 and A3."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_TOP_K = 512
 
 
 def _entries_per_token(tokens: str, indices: str) -> Any:
-    """indices has a row for each row of tokens."""
+    """indices has one row per row of tokens."""
 
     def check(arguments: Arguments) -> str | None:
         rows, wanted = arguments[indices], arguments[tokens]
@@ -58,7 +58,7 @@ def _top_k(name: str) -> Any:
 
 
 def _kept_rows(arguments: Arguments) -> str | None:
-    """A negative num_out_tokens leaves something."""
+    """A negative num_out_tokens leaves at least one row."""
     count, indices = arguments["num_out_tokens"], arguments["indices"]
     known = [size for size in sizes(indices) if size is not None] if is_tensor(indices) else []
     if not isinstance(count, int) or count >= 0 or len(known) < len(indices.shape):

@@ -1,4 +1,4 @@
-"""The target comes first in a process: what was imported before it has already decided whether there is an NPU."""
+"""Import order: the target is activated first, since some libraries decide at import whether there is an NPU."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NPU_TESTS = {
 
 
 def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False) -> None:
-    """Raise MisuseError where this process has already decided what a graph on `target` would look like.
+    """Raise MisuseError if a library imported earlier would make graphs on `target` wrong.
 
-    `torch_npu_may_be_there`: whether a torch_npu that was imported before, by whoever, is the right one.
+    `torch_npu_may_be_there`: whether an already imported torch_npu is acceptable.
     """
     imported = sys.modules.get(PACKAGE) is not None
     if torch_npu_may_be_there and imported:
@@ -44,7 +44,7 @@ def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False)
 
 
 def hide_torch_npu() -> None:
-    """From now on, in this process, `import torch_npu` fails and `find_spec("torch_npu")` answers None.
+    """Make `import torch_npu` fail and `find_spec("torch_npu")` return None in this process.
 
     A name without a module in sys.modules is Python's own way to say so (reference, "The module cache").
     Raises MisuseError, hiding nothing, where torch_npu is imported already, or a library goes on to see it.

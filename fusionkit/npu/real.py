@@ -1,4 +1,4 @@
-"""Target `npu`: the real torch_npu on a real device. The few lines that need one stand here, and only here."""
+"""Target `npu`: the real torch_npu on a real device; all code that needs a device is here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fusionkit.npu.versions import installed_torch_npu, refuse_unfit_pair
 
 
 def import_torch_npu() -> types.ModuleType:
-    """Import the installed torch_npu and make sure that there is a device.
+    """Import the installed torch_npu and check that there is a device.
 
-    Raises MisuseError where the stand-in is loaded, libraries that look for an NPU are imported already,
-    torch_npu is missing or does not start, or no device answers.
+    Raises MisuseError if the stand-in is loaded, libraries that look for an NPU are imported already, torch_npu is
+    missing or does not start, or no device is found.
     """
     if standin_is_loaded():
         raise MisuseError(
@@ -51,21 +51,21 @@ def standin_is_loaded() -> bool:
 
 @contextlib.contextmanager
 def seeded_device(seed: int) -> Iterator[None]:
-    """Seed the NPU's random state inside the block, and put the old state back after it."""
+    """Seed the NPU's random state inside the block, and restore the old state after it."""
     with torch.random.fork_rng(devices=[_device_module().current_device()], device_type="npu"):
         _device_module().manual_seed_all(seed)
         yield
 
 
 def synchronize() -> None:
-    """Wait until the NPU has done what it was given; needed before a clock or a profile is read."""
+    """Wait until the NPU has finished; required before a clock or a profile is read."""
     _device_module().synchronize()
 
 
 def record_profile(step: Callable[[], object], folder: Path, *, warmup: int) -> None:
-    """Call `step` `warmup` times, then once under torch_npu's profiler, which writes its files below `folder`.
+    """Call `step` `warmup` times, then once under torch_npu's profiler, which writes below `folder`.
 
-    Level 1: below it the profiler writes no shapes and no durations per kernel.
+    Profiler level 1: level 0 has no shapes and no durations per kernel.
     """
     profiler = importlib.import_module("torch_npu.profiler")
     for _ in range(warmup):

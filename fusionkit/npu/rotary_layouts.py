@@ -1,4 +1,4 @@
-"""Which cos/sin shapes npu_rotary_mul takes, and how many rows of them: the layouts of its documentation.
+"""Shapes of cos and sin for npu_rotary_mul: the layouts of its documentation, and their limits.
 
 The op has no layout argument: input is BNSD, BSND, SBND or TND (B batch, N heads, S sequence, D head size,
 T tokens of all sequences), and the layout follows from which sizes of r1 are 1. Source: op-plugin docs,
@@ -56,7 +56,7 @@ def _applies(arguments: Arguments) -> bool:
 
 
 def permitted_form(arguments: Arguments) -> str | None:
-    """r1 has one of the forms that the documentation lists for the mode."""
+    """r1 has one of the documented forms of the mode."""
     if not _applies(arguments) or any(True for _ in _layouts(arguments)):
         return None
     return f"{shape_text(arguments['r1'])} with {shape_text(arguments['input'])} ({arguments['rotary_mode']})"
@@ -69,7 +69,7 @@ def _counts(arguments: Arguments, layout: str) -> tuple[int, int]:
 
 
 def _limited(mode: str, allowed: Any) -> Check:
-    """B and N satisfy allowed under at least one layout that fits (rotary_mode == mode only)."""
+    """B and N satisfy allowed under at least one fitting layout (only for rotary_mode == mode)."""
 
     def check(arguments: Arguments) -> str | None:
         if not _applies(arguments) or arguments["rotary_mode"] != mode:
@@ -88,7 +88,7 @@ _gradient_counts = _limited("half", lambda batch, heads: batch * heads <= _GRADI
 
 
 def gradient_counts(arguments: Arguments) -> str | None:
-    """B * N is at most 1024 where a gradient of r1 or r2 is wanted (half mode)."""
+    """B * N is at most 1024 if r1 or r2 requires a gradient (half mode)."""
     wanted = any(getattr(arguments[name], "requires_grad", False) for name in ("r1", "r2"))
     return _gradient_counts(arguments) if wanted else None
 

@@ -10,8 +10,8 @@ import torch
 from fusionkit.errors import MisuseError
 
 # Schema strings of torch_npu 2.13.0, as its shared library libtorch_npu.so registers them with the dispatcher
-# (they are plain strings in it). The code generation table csrc/aten/npu_native_functions_by_codegen.yaml of
-# the wheel calls the first argument `self`; the registered name is `input`, and that is what a caller sees.
+# (plain strings in the library). The wheel's csrc/aten/npu_native_functions_by_codegen.yaml calls the first argument
+# `self`; the registered name, which callers use, is `input`.
 SCHEMAS: dict[str, str] = {
     "npu_rms_norm": "npu_rms_norm(Tensor input, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)",
     "npu_rms_norm_backward": (
@@ -115,10 +115,10 @@ SCHEMAS: dict[str, str] = {
     ),
 }
 
-# Ops that a graph pass must not merge or compute again, as torch_npu tags them.
+# Ops that a graph pass must not merge or recompute, by torch_npu's tags.
 SEEDED: frozenset[str] = frozenset({"npu_fusion_attention"})
 
-# Ops of the kit's own, in the namespace `fusionkit`, for fusions that torch_npu has no op for.
+# The kit's own ops, in the namespace `fusionkit`, for fusions without an op of torch_npu.
 KIT_SCHEMAS: dict[str, str] = {
     "layer_norm_scale_shift": (
         "layer_norm_scale_shift(Tensor x, Tensor scale, Tensor shift, float eps=1e-06) -> Tensor"
@@ -135,9 +135,9 @@ def parsed_schema(op: str) -> Any:
 
 
 def bind(op: str, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Argument name -> value of a call of op, defaults filled in from the schema.
+    """Argument name -> value of a call of op, with the schema's defaults.
 
-    Raises MisuseError naming op and argument when the call does not fit the schema.
+    Raises MisuseError with op and argument if the call does not fit the schema.
     """
     arguments = parsed_schema(op).arguments
     positional = [argument.name for argument in arguments if not argument.kwarg_only]

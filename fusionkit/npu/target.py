@@ -16,7 +16,7 @@ TARGETS = ("cpu", "npu-dry", "npu")
 # The torch device of each target.
 DEVICES = {"cpu": "cpu", "npu-dry": "npu", "npu": "npu"}
 
-# Targets that show values; npu-dry shows graphs, shapes and dtypes only.
+# Targets that compute values; npu-dry has graphs, shapes and dtypes only.
 WITH_VALUES = ("cpu", "npu")
 
 Tell = Callable[[str], None]
@@ -29,18 +29,18 @@ class _Active:
     kept: tuple[Any, ...]  # the ops exist as long as these libraries do
 
 
-# The one piece of state of the package. torch's dispatcher has a single npu:: namespace for the whole
-# process, filled once and for good, so the target that filled it belongs to the process as well: this holder
-# mirrors that fact and keeps the libraries alive. It has at most one entry; only `use_target` writes it.
+# The only global state of the package. torch's dispatcher has one npu:: namespace per process, defined once for good,
+# so that a process has one target. This list keeps the target's libraries alive; it has at most one entry, written by
+# `use_target` only.
 _active: list[_Active] = []
 
 
 def use_target(name: str, *, tell: Tell = lambda _: None) -> TorchNpu:
     """Provide the npu:: ops of target name and return the torch_npu facade over them.
 
-    Once per process, before models and libraries that look for an NPU are imported; the same name again
-    returns the same facade. `tell` hears each step that takes its time. Raises MisuseError for an unknown name,
-    for a target that this machine does not have, for a second target in one process, and where it comes too late.
+    Once per process, before models and libraries that look for an NPU are imported; the same name again returns
+    the same facade. `tell` is called before each slow step. Raises MisuseError for an unknown or unavailable target,
+    for a second target in one process, and for activation after such an import.
     """
     _check_name(name)
     if _active:
@@ -67,12 +67,12 @@ def current_facade() -> TorchNpu:
 
 
 def current_device() -> str:
-    """The torch device that models of this process's target stand on; cpu before `use_target`."""
+    """The torch device of models on this process's target; cpu before `use_target`."""
     return DEVICES[current_target() or "cpu"]
 
 
 def shows_values(target: str | None) -> bool:
-    """Whether a target computes. npu-dry does not: its tensors are fake."""
+    """Whether a target computes values; npu-dry has fake tensors only."""
     return (target or "cpu") in WITH_VALUES
 
 

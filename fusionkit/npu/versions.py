@@ -1,4 +1,4 @@
-"""The pairs of torch and torch_npu that the kit was tried with, and the torch_npu that is installed here."""
+"""Supported pairs of torch and torch_npu, and the installed torch_npu."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InstalledTorchNpu:
 
 
 def installed_torch_npu() -> InstalledTorchNpu | None:
-    """The torch_npu that an import would take; found by its files, never imported. None where there is none."""
+    """The torch_npu that `import torch_npu` would load, located without importing; None without one."""
     spec = importlib.machinery.PathFinder.find_spec(PACKAGE)
     if spec is None or not spec.has_location or spec.origin is None:
         return None
@@ -36,7 +36,7 @@ def installed_torch_npu() -> InstalledTorchNpu | None:
 
 
 def fits(torch_version: str, torch_npu_version: str) -> bool:
-    """Whether a torch_npu is built for this torch: both have the same X.Y.Z."""
+    """Whether a torch_npu is built for this torch: equal X.Y.Z."""
     try:
         return Version(torch_version).release[:3] == Version(torch_npu_version).release[:3]
     except InvalidVersion:
@@ -44,7 +44,7 @@ def fits(torch_version: str, torch_npu_version: str) -> bool:
 
 
 def refuse_untried_torch(target: str, torch_version: str) -> None:
-    """Raise MisuseError where the kit was not tried with this torch and its torch_npu."""
+    """Raise MisuseError if this version of torch is not supported."""
     minor = ".".join(map(str, Version(torch_version).release[:2]))
     if minor not in TRIED:
         raise MisuseError(
@@ -54,7 +54,7 @@ def refuse_untried_torch(target: str, torch_version: str) -> None:
 
 
 def refuse_unfit_pair(target: str, torch_version: str, installed: InstalledTorchNpu | None) -> None:
-    """Raise MisuseError where torch and the installed torch_npu cannot be used together for `target`."""
+    """Raise MisuseError if torch and the installed torch_npu do not fit together, for `target`."""
     refuse_untried_torch(target, torch_version)
     if installed is not None and installed.version and not fits(torch_version, installed.version):
         raise MisuseError(

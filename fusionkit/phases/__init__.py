@@ -1,1 +1,1 @@
-"""What each notebook asks, one module per phase: it runs the packages below and gives back rows, gates, a record."""
+"""The phases, one module per notebook: each runs the analysis and returns table rows, gates and the phase record."""

@@ -1,4 +1,4 @@
-"""Phase 1: where the primitives are, where their parameters come from, and which fusions are worth a try."""
+"""Phase 1: locate the primitives and their parameters in the graph, and choose the candidate fusions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NONE = "\N{EN DASH}"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row of the candidate table: is the fusion worth a try here, with what, and what should come of it."""
+    """One row of the candidate table; `decision` is "go", "deferred" or "rejected"."""
 
     pattern: str
     sites: int | None
@@ -58,7 +58,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What phase 1 found."""
+    """Result of phase 1."""
 
     study: Study
     compiled: Compiled
@@ -77,7 +77,7 @@ class Analysis:
         return own + graph_rows(self.second.target, self.second.capture.graphs)
 
     def op_rows(self) -> list[dict[str, Any]]:
-        """One row per op that the two targets' graphs call differently often."""
+        """One row per op whose call count differs between the two targets' graphs."""
         return self._by_target([] if self.comparison is None else self.comparison.op_rows())
 
     def site_rows(self) -> list[dict[str, Any]]:
@@ -85,12 +85,12 @@ class Analysis:
         return self._by_target([] if self.comparison is None else self.comparison.site_rows())
 
     def _by_target(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Rows of the comparison with the targets' names for its sides a and b."""
+        """The comparison's rows, with the keys "a" and "b" replaced by the targets' names."""
         names = {"a": self.study.target, "b": self.second.target if self.second else ""}
         return [{names.get(key, key): value for key, value in row.items()} for row in rows]
 
     def why_no_difference(self) -> str:
-        """Why there is nothing to compare, or nothing that differs."""
+        """The reason why the tables of differences are empty."""
         if self.second is None:
             return "no second target in this run"
         return self.second.reason or (self.comparison.sum_line() if self.comparison else "")
@@ -110,10 +110,10 @@ class Analysis:
 
 
 def analyze(study: Study, api_stage: str = "", second_target: str | None = None) -> Analysis:
-    """Capture both windows, take the primitives' source, place their parameters, judge the candidates.
+    """Capture both windows, extract the primitives' source, locate their parameters, judge the candidates.
 
-    `api_stage`: what became of the API stage that precedes compile work; needed on an NPU. `second_target`: where
-    the model is captured as well, in a process of its own, to be compared.
+    `api_stage`: outcome of the API stage, which precedes compile work; required on target npu. `second_target`: a
+    target on which the model is captured as well, in a separate process, for comparison.
     """
     with ThreadPoolExecutor(1) as beside:
         elsewhere = beside.submit(capture_on, study, second_target)
@@ -146,7 +146,7 @@ def analyze(study: Study, api_stage: str = "", second_target: str | None = None)
 
 
 def _compare(study: Study, compiled: Compiled, second: SecondTarget | None) -> GraphComparison | None:
-    """The graphs of the investigation's window on both targets, side by side."""
+    """Compare the graphs of the study's window on both targets."""
     if second is None or second.capture is None:
         return None
     own = with_counts(compiled.capture(), study.model.model, study.counts)
@@ -154,7 +154,7 @@ def _compare(study: Study, compiled: Compiled, second: SecondTarget | None) -> G
 
 
 def _try_all(study: Study, graph: CapturedGraph) -> tuple[SiteMatch, ...]:
-    """Which sites the existing patterns find in a graph, on a copy, without touching the compile."""
+    """Match every pattern of the kit in a copy of the graph."""
     groups = pattern_groups(study.config(select_patterns(pattern_names())))
     return match_pass_for(groups, study.decompositions).apply(
         copy_graph_module(graph.module), graph.key.index
@@ -188,7 +188,7 @@ def _candidate(
     count = study.counts.get(name)
     sites = None if count is None else count.expected
     row = fusion(name)
-    found = [match for match in matches if match.pattern == name]
+    matched = [match for match in matches if match.pattern == name]
     forecast = f"{row.benefit}: {row.reason}"
     if not sites:
         reason = (
@@ -199,16 +199,16 @@ def _candidate(
         return Candidate(
             name, sites, "deferred", _NONE, forecast, _NONE, "not among the patterns of this run"
         )
-    if len(found) == sites:
+    if len(matched) == sites:
         reuse = "the pattern under trial" if name == study.trial else "existing pattern"
-        reason = f"matches {len(found)} of {sites} sites"
+        reason = f"matches {len(matched)} of {sites} sites"
     else:
-        reuse, reason = "existing pattern misses", f"matches {len(found)} of {sites} sites; see phase 5"
-    return Candidate(name, sites, "go", reuse, forecast, path_for(found, graphs), reason)
+        reuse, reason = "existing pattern misses", f"matches {len(matched)} of {sites} sites; see phase 5"
+    return Candidate(name, sites, "go", reuse, forecast, path_for(matched, graphs), reason)
 
 
 def path_for(matches: Sequence[SiteMatch], graphs: Sequence[CapturedGraph]) -> str:
-    """The path rule: GraphPatternEntry only where a size inside the matched chain is symbolic."""
+    """The path of a fusion: GraphPatternEntry if a matched node has a symbolic size as operand, else register_replacement."""
     inside = {(match.graph_index, name) for match in matches for name in match.nodes}
     nodes = [node for graph in graphs for node in graph.nodes if (graph.key.index, node.name) in inside]
     sizes = [operand for node in nodes for operand in node.all_input_nodes]
@@ -232,8 +232,8 @@ def _counted(candidates: Sequence[Candidate]) -> Gate:
         return Gate(
             "sites counted", Verdict.INCONCLUSIVE, "no primitive of the kit's counters occurs in this model"
         )
-    told = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
-    return Gate("sites counted", Verdict.PASS, told)
+    counts = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
+    return Gate("sites counted", Verdict.PASS, counts)
 
 
 def _complete(

@@ -1,4 +1,4 @@
-"""Phase 2: which path each fusion takes; existing patterns first, else a new file in the investigation folder."""
+"""Phase 2: choose the path of each fusion: an existing pattern, else a new file in the run folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fusionkit.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What phase 2 decided: rows per fusion, the files it wrote, and the proof that nothing existing changed."""
+    """Result of phase 2: one row per fusion, the new files, and the gates."""
 
     study: Study
     report: HitReport
@@ -47,16 +47,16 @@ class Creation:
 
 
 def create(study: Study) -> Creation:
-    """Try every existing pattern of this run on the real compile graph; draft a new file where one misses."""
+    """Match the patterns of this run in the compile graph; draft a new pattern file for each that misses a site."""
     before = _fingerprint()
     matching = matching_of(study.compile())
     report = report_hits(matching, study.counts)
     rows: list[dict[str, Any]] = []
     files: list[Path] = []
     for name, entry in report.patterns.items():
-        found = f"{len(entry.hits)} of {entry.to_dict()['expected_sites']} sites"
+        taken = f"{len(entry.hits)} of {entry.to_dict()['expected_sites']} sites"
         path = path_for(entry.matches, matching.graphs)
-        row = {"pattern": name, "sites taken": found, "path": path}
+        row = {"pattern": name, "sites taken": taken, "path": path}
         if name == study.trial and study.pattern_file is not None:
             files.append(_copy(study.pattern_file, study.folder("artifacts/patterns")))
             rows.append(row | {"decision": "the file under trial", "file": files[-1].name})
@@ -70,7 +70,7 @@ def create(study: Study) -> Creation:
 
 
 def _draft(study: Study, matching: Matching, name: str, module: str) -> Path:
-    """A new pattern file written from the first missed site's own nodes."""
+    """Write a pattern file from the graph nodes of the first missed site."""
     explained = explain_missing(matching, name, [module])[0]
     text = draft_pattern(matching.graphs[0], explained.anchor, model=study.model.name, op=name)
     return write_text(study.folder("artifacts/patterns") / f"{study.model.name}_{name}_pattern.py", text)
@@ -91,14 +91,14 @@ def _fingerprint() -> dict[str, str]:
 def _path_gate(rows: Sequence[dict[str, Any]]) -> Gate:
     if not rows:
         return Gate("path chosen", Verdict.INCONCLUSIVE, "no fusion takes part in this run")
-    told = "; ".join(f"{row['pattern']}: {row['path']}, {row['decision']}" for row in rows)
-    return Gate("path chosen", Verdict.PASS, told)
+    paths = "; ".join(f"{row['pattern']}: {row['path']}, {row['decision']}" for row in rows)
+    return Gate("path chosen", Verdict.PASS, paths)
 
 
 def _untouched_gate(untouched: bool) -> Gate:
     if untouched:
         return Gate(
-            "nothing existing modified", Verdict.PASS, "every pattern file of the kit has its hash of before"
+            "nothing existing modified", Verdict.PASS, "the hashes of the kit's pattern files are unchanged"
         )
     return Gate(
         "nothing existing modified", Verdict.FAIL, "a pattern file of the kit changed during the phase"

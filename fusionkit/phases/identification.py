@@ -1,4 +1,4 @@
-"""Phase 11: what torch_npu's fused ops can replace in a model's source, and the user's choice. Nothing is changed."""
+"""Phase 11: code that torch_npu's fused ops can replace, and the user's choice. The source is not changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fusionkit.identify.reporting.summary import reason_of, summary_rows
 from fusionkit.identify.reporting.words import Lang, say
 from fusionkit.identify.scan import scan
 from fusionkit.phases.identification_gates import identification_gates
-from fusionkit.store import write_json, write_text
+from fusionkit.store import without_keys, write_json, write_text
 
 NOTEBOOK = "11_identify_fusion_ops"
 REPORT = "artifacts/11_report.md"
@@ -34,7 +34,7 @@ SCAN = "artifacts/11_scan.json"
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """What phase 11 found: the scan, all that its report is made of, and where it is written."""
+    """Result of phase 11: the scan, the materials of its report, and the run folder."""
 
     scan: ScanReport
     materials: Materials
@@ -47,7 +47,7 @@ class Identification:
         return summary_rows(self.materials, self.lang)
 
     def candidate_rows(self) -> list[dict[str, Any]]:
-        """One row for each group of the same code, in the order of the report."""
+        """One row for each group of candidates with identical code, in the order of the report."""
         return [self._row(number, group) for number, group in enumerate(self.materials.groups, 1)]
 
     def replacement_rows(self) -> list[dict[str, str]]:
@@ -60,7 +60,7 @@ class Identification:
         ]
 
     def refused_rows(self) -> list[dict[str, Any]]:
-        """Candidates that no replacement was written for, each with the reason."""
+        """Candidates without a replacement, each with the reason."""
         rows = []
         for number, group in self._numbered():
             rewrite = self.materials.rewrites.get(group.first.id)
@@ -70,8 +70,8 @@ class Identification:
         return rows
 
     def sequence_rows(self) -> list[dict[str, Any]]:
-        """The sequences of kernels that a profile shows."""
-        found: ProfileFindings | None = self.materials.profile
+        """The kernel sequences of the profile, those of a fused op first."""
+        findings: ProfileFindings | None = self.materials.profile
         return [
             {
                 "kernels": ", ".join(item.kernels),
@@ -82,7 +82,7 @@ class Identification:
                 "ground": item.ground,
                 "saved at most, us": item.saved_us,
             }
-            for item in ((*found.known, *found.frequent) if found else ())
+            for item in ((*findings.known, *findings.frequent) if findings else ())
         ]
 
     def order_rows(self) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ class Identification:
         ]
 
     def checklist_rows(self) -> list[dict[str, Any]]:
-        """The decision checklist, each box worked out from what was done."""
+        """The decision checklist; each answer is derived from the scan, the proofs and the choice."""
         boxes = checklist(self.materials, changed_files(self.materials), self.lang)
         return [
             {"done": box.ticked, "question": box.question, "evidence": box.evidence.replace("`", "")}
@@ -101,7 +101,7 @@ class Identification:
         ]
 
     def choices(self) -> dict[str, tuple[str, ...]]:
-        """What can be chosen: every group that is not refused, with the ids of its members."""
+        """Selectable groups: label -> candidate ids. Groups with recommendation "no" are left out."""
         return {
             f"{number}. {group.first.op} {group.first.symbol} x{len(group.members)}"
             f" ({say(self.lang, group.first.recommend)})": tuple(item.id for item in group.members)
@@ -110,7 +110,7 @@ class Identification:
         }
 
     def choice_rows(self, chosen: Sequence[str]) -> list[dict[str, Any]]:
-        """What `choices` offers and what of it is chosen; ids that it does not offer stand below."""
+        """One row per selectable group, then one per chosen id outside `choices`."""
         choices = self.choices()
         reasons = {item.id: reason_of(item, self.lang) for item in self.scan.candidates}
         offered = {item for ids in choices.values() for item in ids}
@@ -129,17 +129,17 @@ class Identification:
         ]
 
     def write(self, chosen: Sequence[str] = (), confirmed_by: str = "", despite: str = "") -> PhaseRecord:
-        """Write report, scan and evidence, and the confirmation of what is `chosen`, if anything is.
+        """Write report, scan and evidence; write the confirmation file if any id is `chosen`.
 
-        `despite`: why something is chosen that is not recommended. Raises MisuseError for an id that is not in the
-        report, and for one that it does not recommend where `despite` is empty.
+        `despite`: the reason for choosing a candidate that is not recommended. Raises MisuseError for an id that is
+        not in the report, and for a not recommended one if `despite` is empty.
         """
         changed = changed_files(self.materials)
         report = write_text(self.run_dir / REPORT, render(self.materials, lang=self.lang, changed=changed))
-        write_json(self.run_dir / SCAN, _without_seconds(self.scan.to_dict()))
+        write_json(self.run_dir / SCAN, without_keys(self.scan.to_dict(), "seconds"))
         artifacts = [{"path": REPORT, "kind": "report"}, {"path": SCAN, "kind": "scan"}]
         confirmation = self.run_dir / "artifacts" / FILE_NAME
-        confirmation.unlink(missing_ok=True)  # one of an earlier report confirms nothing
+        confirmation.unlink(missing_ok=True)  # a confirmation of an earlier report is not valid for this one
         if chosen:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             who = confirmed_by or getpass.getuser()
@@ -186,32 +186,25 @@ def identify_fusion_ops(
     prove: bool = False,
     run_dir: str = "evidence/interactive",
 ) -> Identification:
-    """Scan files, folders and packages; with `prove`, run the replacements of what was found on target cpu.
+    """Scan files, folders and packages; with `prove`, run each replacement beside its original on target cpu.
 
-    `paths` are relative to `root_dir`, if it is given. Raises MisuseError for a path, profile or language that cannot be used.
+    `paths` are relative to `root_dir` if it is given. Raises MisuseError for an unusable path, profile or language.
     """
     chosen = language(lang)
     targets = [_target(path, root_dir) for path in paths]
-    found = scan(targets)
+    report = scan(targets)
     profile = None if not profile_file else assess_profile(Path(profile_file))
     if profile is not None:
-        found = with_profile(found, profile)
+        report = with_profile(report, profile)
     if prove:
-        found = with_proofs(found)
+        report = with_proofs(report)
     folder = Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    materials = materials_of(found, profile=profile)
+    materials = materials_of(report, profile=profile)
     return Identification(materials.scan, materials, chosen, prove, folder)
 
 
 def _target(path: str, root_dir: str | None) -> str:
-    """A path below `root_dir` where there is one, else the path or package as it is given."""
+    """`path` below `root_dir` if that exists, else `path` (or package name) unchanged."""
     inside = None if root_dir is None else Path(root_dir) / path
     return str(inside) if inside is not None and inside.exists() else path
-
-
-def _without_seconds(value: Any) -> Any:
-    """Times have no place in what two runs are compared by."""
-    if isinstance(value, dict):
-        return {key: _without_seconds(item) for key, item in value.items() if key != "seconds"}
-    return [_without_seconds(item) for item in value] if isinstance(value, list) else value

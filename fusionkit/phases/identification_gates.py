@@ -1,4 +1,4 @@
-"""The exit gates of phase 11: was everything read, proved and left as it was, and has anybody confirmed."""
+"""The exit gates of phase 11: files read, replacements proved, model code unchanged, stopped for confirmation."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fusionkit.verdict import Verdict
 def identification_gates(
     scan: ScanReport, proved: bool, changed: Sequence[str], chosen: Sequence[str]
 ) -> tuple[Gate, ...]:
-    """The gates of a scan. `changed`: files that are not what they were; `chosen`: ids that were confirmed."""
+    """The gates of a scan. `changed`: files whose hash changed; `chosen`: ids of the confirmed candidates."""
     return (_read(scan), _proofs(scan, proved), _unchanged(changed), _confirmed(scan, chosen))
 
 
 def _read(scan: ScanReport) -> Gate:
-    told = f"{scan.files} files, {len(scan.candidates)} candidates"
+    counts = f"{scan.files} files, {len(scan.candidates)} candidates"
     if not scan.files:
         return Gate("every file read", Verdict.INCONCLUSIVE, "there was no file to read")
     if scan.failed:
         first = scan.failed[0]
-        why = f"{len(scan.failed)} of {told} could not be read, first {first.file}: {first.reason}"
+        why = f"{len(scan.failed)} of {counts} could not be read, first {first.file}: {first.reason}"
         return Gate("every file read", Verdict.INCONCLUSIVE, why)
-    return Gate("every file read", Verdict.PASS, told)
+    return Gate("every file read", Verdict.PASS, counts)
 
 
 def _proofs(scan: ScanReport, proved: bool) -> Gate:
@@ -34,20 +34,20 @@ def _proofs(scan: ScanReport, proved: bool) -> Gate:
     wanted = [item for item in scan.candidates if item.recommend == "yes"]
     passed = [item for item in wanted if item.proof is not None and item.proof["verdict"] == "PASS"]
     refused = sum(item.proof is not None and item.proof["verdict"] == "FAIL" for item in scan.candidates)
-    told = f"{len(passed)} of {len(wanted)} proved; {refused} refused by their proof and not recommended"
+    counts = f"{len(passed)} of {len(wanted)} proved; {refused} refused by their proof and not recommended"
     whole = wanted and len(passed) == len(wanted)
-    return Gate(name, Verdict.PASS if whole else Verdict.INCONCLUSIVE, told)
+    return Gate(name, Verdict.PASS if whole else Verdict.INCONCLUSIVE, counts)
 
 
 def _unchanged(changed: Sequence[str]) -> Gate:
     name = "no model code changed"
     if changed:
         return Gate(name, Verdict.FAIL, f"{len(changed)} files changed meanwhile, first {changed[0]}")
-    return Gate(name, Verdict.PASS, "every file with a candidate has its hash of before")
+    return Gate(name, Verdict.PASS, "the hashes of all files with a candidate are unchanged")
 
 
 def _confirmed(scan: ScanReport, chosen: Sequence[str]) -> Gate:
-    """Stage one ends here, confirmed or not: that nothing goes on by itself is what is asked."""
-    told = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
+    """Always PASS: stage one stops here, and stage two refuses to run without a confirmation."""
+    counts = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
     waits = "no candidate is confirmed yet; stage two refuses until the report is"
-    return Gate("stopped for confirmation", Verdict.PASS, told if chosen else waits)
+    return Gate("stopped for confirmation", Verdict.PASS, counts if chosen else waits)

@@ -1,4 +1,4 @@
-"""Phase 6: hits, then kernels, then numbers; a later layer is not run when an earlier one fails."""
+"""Phase 6: hits, then kernels, then numbers; a layer that fails stops the later ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _EMPTY = {
 
 @dataclass(frozen=True, slots=True)
 class Integration:
-    """What phase 6 found, layer by layer; a layer that was not run is None."""
+    """Result of phase 6, layer by layer; None for a layer that was not run."""
 
     study: Study
     compiled: Compiled
@@ -85,7 +85,7 @@ class Integration:
         ]
 
     def kernel_rows(self) -> list[dict[str, Any]]:
-        """Layer 2: kernels whose count differs between eager and compiled."""
+        """Layer 2: one row per kernel whose count differs between eager and compiled."""
         if self.diff is None:
             return []
         return [
@@ -108,7 +108,7 @@ class Integration:
         ]
 
     def model_rows(self) -> list[dict[str, Any]]:
-        """Layer 3: the whole model, gated in float32, reported in the working dtype."""
+        """Layer 3: the whole-model comparison; float32 is a gate, the working dtype is only reported."""
         return [
             {
                 "dtype": item.dtype,
@@ -121,7 +121,7 @@ class Integration:
         ]
 
     def reported_rows(self) -> list[dict[str, Any]]:
-        """Figures that decide nothing: differences from eager, bit-equality, NaN and Inf, the cosine rule."""
+        """Figures that no gate uses: differences from eager, bit-equality, NaN and Inf, the cosine rule."""
         rows: list[dict[str, Any]] = [
             {
                 "what": f"{item.dtype}, compiled against eager",
@@ -142,10 +142,10 @@ class Integration:
         return rows
 
     def sensitivity_rows(self) -> list[dict[str, Any]]:
-        """How large a scale defect in every fused op must be for the whole-model gate to see it."""
+        """One row per scale defect put into every fused op: does the whole-model comparison refuse it?"""
         if self.sensitivity is None:
             return []
-        answers = {Verdict.PASS: "accepts", Verdict.FAIL: "refuses", Verdict.INCONCLUSIVE: "cannot tell"}
+        answers = {Verdict.PASS: "accepts", Verdict.FAIL: "refuses", Verdict.INCONCLUSIVE: "is inconclusive"}
         return [
             {
                 "output of every fused op": "as it is" if row.scale == 1 else f"times {row.scale:g}",
@@ -158,7 +158,7 @@ class Integration:
         ]
 
     def why_empty(self, layer: str) -> str:
-        """Why a layer (kernels, numbers, sensitivity) has nothing to show."""
+        """The reason why a layer (kernels, numbers, sensitivity) has no rows."""
         earlier = [gate for gate in self.gates if gate.name.startswith("hits")]
         earlier += [gate for gate in self.gates if gate.name == "kernels" and layer != "kernels"]
         failed = next((gate.name for gate in earlier if gate.verdict is Verdict.FAIL), None)
@@ -197,7 +197,7 @@ class Integration:
 
 @dataclass(frozen=True, slots=True)
 class GivenProfiles:
-    """Profiles of an NPU, before and after the fusions: files `kernel_details.csv` that the user has."""
+    """The user's NPU profiles without and with the fusions: two `kernel_details.csv` files."""
 
     baseline: Path
     candidate: Path
@@ -211,7 +211,7 @@ class GivenProfiles:
 
 
 def given_profiles(baseline: str | None, candidate: str | None) -> GivenProfiles | None:
-    """Both profiles or none. Raises MisuseError for one without the other."""
+    """The two profiles, or None for neither. Raises MisuseError if only one is given."""
     if not baseline and not candidate:
         return None
     if not baseline or not candidate:
@@ -224,8 +224,8 @@ def integrate(
 ) -> Integration:
     """Run the three layers in order on the whole model.
 
-    `profiles`: what an NPU ran, in place of a profile of this process. Where the target computes nothing, the
-    second layer needs them, and the third cannot be told. `second_target`: where the hits are counted as well.
+    `profiles`: NPU profiles, used instead of profiling this process. On a target that computes nothing, layer 2
+    requires them and layer 3 is INCONCLUSIVE. `second_target`: a target on which hits are counted as well.
     """
     compiled = study.compile(keep_inputs=study.no_values is None)
     report = report_hits(matching_of(compiled), study.counts, asserted=study.asserted)
@@ -233,39 +233,34 @@ def integrate(
     second = capture_on(study, second_target)
     elsewhere = hits_on(study, second) if second else None
     layer1 = (hits_gate(report), *([second_hits_gate(second, elsewhere)] if second else []))
-    found = Integration(study, compiled, report, stopped, layer1, second=elsewhere)
-    if any(gate.verdict is Verdict.FAIL for gate in found.gates):
-        return found
+    result = Integration(study, compiled, report, stopped, layer1, second=elsewhere)
+    if any(gate.verdict is Verdict.FAIL for gate in result.gates):
+        return result
     dry = () if study.no_values is None else dry_gates(study.no_values)
     if dry and profiles is None:
-        return replace(found, gates=(*found.gates, *dry), benefit=f"not claimed: {study.no_values}")
+        return replace(result, gates=(*result.gates, *dry), benefit=f"not claimed: {study.no_values}")
     on_cpu = study.target == "cpu" and profiles is None
     diff = diff_profiles(*(profiles.keep(study.run_dir) if profiles else _profiles(study, compiled)))
-    gates = (*found.gates, kernel_gate(compiled, report, diff))
-    found = replace(found, diff=diff, gates=gates, benefit=benefit_line(diff, on_cpu=on_cpu))
-    if found.gates[-1].verdict is Verdict.FAIL:
-        return found
+    gates = (*result.gates, kernel_gate(compiled, report, diff))
+    result = replace(result, diff=diff, gates=gates, benefit=benefit_line(diff, on_cpu=on_cpu))
+    if result.gates[-1].verdict is Verdict.FAIL:
+        return result
     if dry:
-        return replace(found, gates=(*found.gates, *dry[1:]))
+        return replace(result, gates=(*result.gates, *dry[1:]))
     replays = replay_hits(compiled, seed=study.model.seed)
-    gates = (*found.gates, Gate("numbers per site", replays.verdict, replays.reason))
-    found = replace(found, replays=replays, gates=gates)
+    gates = (*result.gates, Gate("numbers per site", replays.verdict, replays.reason))
+    result = replace(result, replays=replays, gates=gates)
     if replays.verdict is Verdict.FAIL:
-        return replace(found, benefit="rolled back: a replaced site computes something else")
+        return replace(result, benefit="rolled back: the numbers of a replaced site are wrong")
     whole = _whole_model(study, compiled)
-    return replace(
-        found,
-        whole=whole,
-        sensitivity=visible_scale(compiled, whole[0])
-        if len(compiled.after) == 1 and whole[0].reference
-        else None,
-        noise=repeat_noise(study.model),
-        gates=(*found.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu)),
-    )
+    one_graph = len(compiled.after) == 1 and whole[0].reference
+    sensitivity = visible_scale(compiled, whole[0]) if one_graph else None
+    gates = (*result.gates, model_gate(whole), forecast_gate(report, diff, on_cpu=on_cpu))
+    return replace(result, whole=whole, sensitivity=sensitivity, noise=repeat_noise(study.model), gates=gates)
 
 
 def _profiles(study: Study, compiled: Compiled) -> tuple[Profile, Profile]:
-    """One step eager and one compiled, as kernel_details.csv of this process's target."""
+    """Profile one eager and one compiled step on this process's target, as kernel_details.csv."""
     profile = collect_npu_profile if study.target == "npu" else collect_cpu_profile
 
     def collect(model: Callable[..., Any], path: str) -> Profile:

@@ -20,11 +20,11 @@ from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.hit import check_kernel_hit
 from fusionkit.verdict import Verdict, combine
 
-CPU_NOTE = "Measured on CPU: counts count, durations are no NPU time."
+CPU_NOTE = "Measured on CPU: kernel counts are valid, durations are not NPU times."
 
 
 def dry_gates(why: str) -> tuple[Gate, Gate]:
-    """Layers 2 and 3 where nothing is computed; `why` says so."""
+    """The gates of layers 2 and 3 on a target that computes nothing; `why` is the reason."""
     kernels = f"{why}; give baseline_profile and candidate_profile, two kernel_details.csv of an NPU"
     numbers = f"{why}; phase 4 replays every variant on target cpu, this phase does on cpu and npu"
     return Gate("kernels", Verdict.INCONCLUSIVE, kernels), Gate(
@@ -33,43 +33,43 @@ def dry_gates(why: str) -> tuple[Gate, Gate]:
 
 
 def hits_gate(report: HitReport, name: str = "hits") -> Gate:
-    """Layer 1: every pattern's own verdict, combined."""
+    """Layer 1: the combined verdicts of the patterns."""
     verdict = combine(entry.verdict for entry in report.patterns.values())
-    told = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
-    return Gate(name, verdict, "; ".join(told) or "no fusion takes part in this run")
+    reasons = [f"{key}: {entry.reason}" for key, entry in report.patterns.items() if entry.verdict is verdict]
+    return Gate(name, verdict, "; ".join(reasons) or "no fusion takes part in this run")
 
 
 def second_hits_gate(second: SecondTarget, report: HitReport | None) -> Gate:
-    """Layer 1 on the second target; inconclusive, with the reason, where there is no graph of it."""
+    """Layer 1 on the second target; INCONCLUSIVE, with the reason, without a graph of it."""
     name = second_gate(second.target)
     return Gate(name, Verdict.INCONCLUSIVE, second.reason) if report is None else hits_gate(report, name)
 
 
 def kernel_gate(compiled: Compiled, report: HitReport, diff: ProfileDiff) -> Gate:
-    """The fused kernel appears as often as it hit, not in eager; each op it replaced is run less often."""
+    """PASS if each fused kernel runs once per hit and never in eager, and the replaced ops run correspondingly less often."""
     problems = []
-    told = []
+    counts = []
     for name, entry in report.patterns.items():
         if not entry.hits:
             continue
         hit = check_kernel_hit(diff.candidate, name, expected=len(entry.hits), baseline=diff.baseline)
-        told.append(f"{name} {hit.count}")
+        counts.append(f"{name} {hit.count}")
         if hit.verdict is not Verdict.PASS:
             problems.append(f"{name}: {hit.reason}")
         problems += [f"{name}: {what}" for what in _not_vanished(compiled, entry.hits, diff)]
     if problems:
         return Gate("kernels", Verdict.FAIL, "; ".join(problems))
-    if not told:
+    if not counts:
         return Gate("kernels", Verdict.INCONCLUSIVE, "no hit, so no kernel to look for")
     return Gate(
-        "kernels", Verdict.PASS, f"fused kernels {', '.join(told)}, none in eager; the originals vanished"
+        "kernels", Verdict.PASS, f"fused kernels {', '.join(counts)}, none in eager; the originals vanished"
     )
 
 
 def _not_vanished(compiled: Compiled, hits: Sequence[SiteMatch], diff: ProfileDiff) -> list[str]:
-    """Telling ops of the matched chains that the compiled run does not call as much less often as the graph says.
+    """Replaced aten ops whose kernel count fell by less than the graphs predict; FORM_OPS are not checked.
 
-    What an op loses is counted in the graphs before and after: a replacement may call it again itself.
+    Prediction: calls in the graph before minus calls in the graph after, as a replacement may call the op itself.
     """
     before, after = _calls(compiled.before), _calls(compiled.after)
     nodes = {(graph.key.index, node.name): node for graph in compiled.before for node in graph.nodes}
@@ -91,7 +91,7 @@ def _calls(graphs: Sequence[CapturedGraph]) -> Counter[str]:
 
 
 def model_gate(whole: Sequence[ModelComparison]) -> Gate:
-    """Layer 3: the whole model in float32, where the comparison can see."""
+    """Layer 3: the verdict of the whole-model comparison in float32."""
     gated = [item for item in whole if item.dtype == "float32"]
     if not gated:
         return Gate("whole model in float32", Verdict.INCONCLUSIVE, "no float32 run was made")
@@ -99,17 +99,17 @@ def model_gate(whole: Sequence[ModelComparison]) -> Gate:
 
 
 def forecast_gate(report: HitReport, diff: ProfileDiff, *, on_cpu: bool) -> Gate:
-    """What phase 1 expected, held against what the kernels show."""
+    """Compare phase 1's forecast with the benefit that the kernel counts show."""
     wanted = {row.benefit for row in FUSIONS if (entry := report.patterns.get(row.name)) and entry.hits}
     seen = observed_benefit(diff)
     expected = "fewer kernels" if "fewer kernels" in wanted else "none"
-    told = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
+    comparison = f"forecast {expected}, observed {seen.kind}: {seen.reason}"
     verdict = Verdict.PASS if seen.kind == expected or expected == "none" else Verdict.INCONCLUSIVE
-    return Gate("benefit kind", verdict, f"{told}. {CPU_NOTE}" if on_cpu else told)
+    return Gate("benefit kind", verdict, f"{comparison}. {CPU_NOTE}" if on_cpu else comparison)
 
 
 def benefit_line(diff: ProfileDiff, *, on_cpu: bool) -> str:
-    """The evidence line on the benefit; none is claimed from CPU counts."""
+    """The evidence line on the benefit; CPU counts claim none."""
     seen = observed_benefit(diff)
     if on_cpu:
         return f"not claimed: {seen.reason}. {CPU_NOTE}"

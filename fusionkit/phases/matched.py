@@ -1,4 +1,4 @@
-"""A study's patterns matched in its graphs: compiled now, or taken from a capsule."""
+"""Match a study's patterns in its graphs: compile the subject, or read its capsule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusionkit.phases.study import Study
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The matching that phase 5 looks at, and the graphs before and after it as they go into the evidence."""
+    """The matching of phase 5, and the graphs before and after rewriting, for the evidence."""
 
     matching: Matching
     before: Capture
@@ -35,7 +35,7 @@ def match_study(study: Study) -> Matched:
 
 
 def _match_capsule(capture: Capture, config: CompilationConfig) -> Matched:
-    """Match in copies of a capsule's graphs, and keep what the rewrites made of them."""
+    """Match and rewrite copies of a capsule's graphs."""
     graphs = capture.in_window(config.window)
     if not graphs:
         windows = ", ".join(dict.fromkeys(graph.window for graph in capture.graphs)) or "none"

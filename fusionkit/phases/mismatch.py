@@ -1,4 +1,4 @@
-"""Phase 5: every expected site is a hit, already fused, skipped with a reason, or a miss with cause and node."""
+"""Phase 5: the status of every counted site: hit, already fused, skipped with a reason, or miss with causes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
 
-_TOLD = "variant, or why not"
+_OUTCOME = "variant or reason"  # column: the variant of a hit; of any other site the reason or the causes
 _NONE_COUNTED = "no site was counted, so none can be missed"
 
 
 @dataclass(frozen=True, slots=True)
 class MismatchReport:
-    """What phase 5 found: the state of every site, and an explanation for each miss.
+    """Result of phase 5: the status of every site, and the explanation of every miss.
 
-    `explained`: pattern -> its missed sites; where no site of a pattern was counted, the places that come near.
+    `explained`: pattern -> its missed sites; for a pattern without counted sites, its near misses.
     """
 
     study: Study
@@ -40,13 +40,13 @@ class MismatchReport:
     gates: tuple[Gate, ...]
 
     def site_rows(self) -> list[dict[str, Any]]:
-        """One row per site, misses first: pattern, state, module, source, anchor, variant or reason."""
+        """One row per site, misses first: pattern, status, module, source, anchor, variant or reason."""
         rows: list[dict[str, Any]] = []
         for name in self.report.patterns:
             state = "miss" if self.report.patterns[name].missing else "near miss"
             rows += [_missed_row(name, item, state) for item in self.explained.get(name, ())]
         for name, entry in self.report.patterns.items():
-            rows += [_found_row(name, match) for match in entry.matches if match.status != "refused"]
+            rows += [_match_row(name, match) for match in entry.matches if match.status != "refused"]
             rows += [
                 {
                     "pattern": name,
@@ -54,16 +54,16 @@ class MismatchReport:
                     "module": site.module,
                     "source": site.source,
                     "anchor": site.anchor,
-                    _TOLD: site.reason,
+                    _OUTCOME: site.reason,
                 }
                 for site in entry.fused
             ]
         return rows
 
     def prefix_rows(self) -> list[dict[str, Any]]:
-        """Prefix isolation of the variant that comes nearest to most missed sites, for each pattern that has any.
+        """Prefix isolation, for each pattern with misses, of the variant that is nearest to most of its missed sites.
 
-        One row per level: the call that the prefix ends in, its nodes, its hits in the graphs, and where they fall.
+        One row per prefix: its last call, number of nodes, hits in the graphs, and a mark where the hits fall.
         """
         return [
             row
@@ -73,7 +73,7 @@ class MismatchReport:
         ]
 
     def why_no_cause(self) -> str:
-        """Why there is no cause to show: no site was missed, or none was counted."""
+        """The reason why no cause is shown: no site was missed, or none was counted."""
         missed = sum(len(entry.missing) for entry in self.report.patterns.values())
         counted = sum(
             self.study.counts[n].expected or 0 for n in self.report.patterns if n in self.study.counts
@@ -81,8 +81,12 @@ class MismatchReport:
         if missed:
             return f"{missed} sites were missed, and no cause was found for any"
         if any(entry.verdict is Verdict.FAIL for entry in self.report.patterns.values()):
-            return "no place is known to be missed; the gates say what does not add up"
-        return f"no site was missed: {counted} of {counted} are accounted for" if counted else _NONE_COUNTED
+            return "no missed site is known; the reasons of the gates name the disagreement between hits and sites"
+        return (
+            f"no site was missed: all {counted} are hit, already fused or skipped"
+            if counted
+            else _NONE_COUNTED
+        )
 
     def write(self) -> PhaseRecord:
         """Write hits, graphs, explanations and the evidence."""
@@ -100,7 +104,7 @@ class MismatchReport:
 
 
 def debug_mismatch(study: Study) -> MismatchReport:
-    """Compile the whole model, or take a capsule's graphs; join hits with counted sites, explain every miss.
+    """Compile the model, or read its capsule; assign hits to counted sites, and explain every miss.
 
     Raises MisuseError for a capsule without a graph in the study's window.
     """
@@ -108,9 +112,9 @@ def debug_mismatch(study: Study) -> MismatchReport:
     matching = matched.matching
     report = report_hits(matching, study.counts)
     explained = {
-        name: found
+        name: explanations
         for name, entry in report.patterns.items()
-        if (found := _explanations(matching, name, entry))
+        if (explanations := _explanations(matching, name, entry))
     }
     gates = tuple(_gate(entry, explained.get(name, ())) for name, entry in report.patterns.items())
     gates = tuple(_of_origin(gate, matched.before.origin) for gate in gates or (_nothing(),))
@@ -118,7 +122,7 @@ def debug_mismatch(study: Study) -> MismatchReport:
 
 
 def _explanations(matching: Matching, name: str, entry: PatternHits) -> tuple[SiteExplanation, ...]:
-    """Each missed site; where no site was counted by place, what comes near."""
+    """The explanation of each missed site; of the near misses if no site was counted by module."""
     if entry.join is None:
         return explain_pattern(matching, name, {}).missed
     if not entry.missing:
@@ -127,7 +131,7 @@ def _explanations(matching: Matching, name: str, entry: PatternHits) -> tuple[Si
 
 
 def _of_origin(gate: Gate, origin: str) -> Gate:
-    """Only graphs of the compiler may bear a verdict; those made on the side decide nothing."""
+    """PASS requires graphs of torch.compile; graphs of another origin make it INCONCLUSIVE."""
     if origin == "torch.compile" or gate.verdict is not Verdict.PASS:
         return gate
     reason = f"{gate.reason}; the capsule's graphs come from {origin}, not from torch.compile"
@@ -144,7 +148,7 @@ def _prefixes(
     trace = matching.tracer()
     counted = None if entry.count is None else entry.count.expected
     sites = None if counted is None else counted - len(entry.fused) or None
-    found = isolate(
+    isolation = isolate(
         matching.graphs, Variant(chosen[0], trace, matching.device), trace, matching.device, sites
     )
     return [
@@ -157,15 +161,15 @@ def _prefixes(
             "nodes": level.nodes,
             "hits": level.hits,
             "sites": sites,
-            "where the hits fall": "here" if level is found.falls_at else None,
+            "where the hits fall": "here" if level is isolation.falls_at else None,
             "note": level.note or None,
         }
-        for number, level in enumerate(found.levels, start=1)
+        for number, level in enumerate(isolation.levels, start=1)
     ]
 
 
 def _explained(item: SiteExplanation) -> dict[str, Any]:
-    """A missed site with the rows of its alignment."""
+    """A missed site as JSON, with the rows of its alignment."""
     return item.to_dict() | {"rows": [row.to_dict() for row in item.rows]}
 
 
@@ -191,25 +195,25 @@ def _nothing() -> Gate:
     return Gate("sites", Verdict.INCONCLUSIVE, "no fusion takes part in this run")
 
 
-def _found_row(name: str, match: SiteMatch) -> dict[str, Any]:
+def _match_row(name: str, match: SiteMatch) -> dict[str, Any]:
     return {
         "pattern": name,
         "status": match.status,
         "module": match.module,
         "source": match.source,
         "anchor": match.anchor,
-        _TOLD: match.reason or match.variant,
+        _OUTCOME: match.reason or match.variant,
     }
 
 
 def _missed_row(name: str, item: SiteExplanation, state: str) -> dict[str, Any]:
     causes = ", ".join(dict.fromkeys(cause.type for cause in item.causes)) or "no cause found"
-    told = f"{item.pattern}: {causes}"
+    outcome = f"{item.pattern}: {causes}"
     return {
         "pattern": name,
         "status": state,
         "module": item.module,
         "source": item.source,
         "anchor": item.anchor,
-        _TOLD: told,
+        _OUTCOME: outcome,
     }

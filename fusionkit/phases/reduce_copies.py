@@ -1,4 +1,4 @@
-"""Phase 7: copies before and after, the neighbours of each copy, and the schemes A, B, C."""
+"""Phase 7: copies in the eager and the compiled run, their neighbouring kernels, and the schemes A, B, C."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from fusionkit.phases.integration_gates import CPU_NOTE
 from fusionkit.phases.study import Study
 from fusionkit.profile.copies import CopyReport, analyze_copies
 from fusionkit.profile.profile_file import load_profile
-from fusionkit.store import read_json, write_json
+from fusionkit.store import read_json, without_keys, write_json
 from fusionkit.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStudy:
-    """What phase 7 found; `report` is None where phase 6 left no profiles, or failed."""
+    """Result of phase 7; `report` is None if phase 6 failed or left no profiles."""
 
     study: Study
     report: CopyReport | None
     gates: tuple[Gate, ...]
 
     def kind_rows(self) -> list[dict[str, Any]]:
-        """One row per kind of copy, before and after."""
+        """One row per kind of copy: count in the eager and in the compiled run."""
         return [
             {"kind": kind.kind, "eager": kind.baseline_count, "compiled": kind.count}
             for kind in (self.report.kinds if self.report else ())
         ]
 
     def pair_rows(self) -> list[dict[str, Any]]:
-        """One row per copy and its neighbours, in the compiled run."""
+        """One row per kind of copy and neighbours, in the compiled run."""
         return [
             {"previous": pair.previous, "copy": pair.copy, "next": pair.next, "count": pair.count}
             for pair in (self.report.pairs if self.report else ())
@@ -45,22 +45,22 @@ class CopyStudy:
                 "scheme": item.scheme,
                 "what": item.title,
                 "when": item.applicability,
-                "applies": {True: "yes", False: "no", None: "cannot be told"}[item.applies],
+                "applies": {True: "yes", False: "no", None: "unknown"}[item.applies],
                 "why": item.why,
             }
             for item in (self.report.schemes if self.report else ())
         ]
 
     def why_empty(self) -> str:
-        """Why there is no copy to show."""
-        return "neither run copies anything" if self.report else self.gates[0].reason
+        """The reason why no copy is shown."""
+        return "neither run has a copy kernel" if self.report else self.gates[0].reason
 
     def write(self) -> PhaseRecord:
         """Write the copy report and the evidence."""
         artifacts = []
         if self.report is not None:
             path = "artifacts/07_copies.json"
-            write_json(self.study.run_dir / path, _without_times(self.report.to_dict()))
+            write_json(self.study.run_dir / path, without_keys(self.report.to_dict(), "us"))
             artifacts.append({"path": path, "kind": "copies"})
         return self.study.write(7, "07_reduce_copies", self.gates, artifacts=artifacts)
 
@@ -68,7 +68,7 @@ class CopyStudy:
 def reduce_copies(study: Study, profiles: GivenProfiles | None = None) -> CopyStudy:
     """Compare the copies of phase 6's two profiles; not run after a failed phase 6.
 
-    `profiles`: the ones that phase 6 was given, in place of a profile of its own process.
+    `profiles`: those given to phase 6, if any.
     """
     phase6 = study.run_dir / "phases" / "06.json"
     if not phase6.is_file():
@@ -89,16 +89,3 @@ def reduce_copies(study: Study, profiles: GivenProfiles | None = None) -> CopySt
     )
     note = f". {CPU_NOTE}" if study.target == "cpu" and profiles is None else ""
     return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
-
-
-def _without_times(value: Any) -> Any:
-    """Counts stay, durations go: they are in the profiles, and differ from run to run."""
-    if isinstance(value, dict):
-        return {
-            key: _without_times(item)
-            for key, item in value.items()
-            if key != "us" and not key.endswith("_us")
-        }
-    if isinstance(value, list):
-        return [_without_times(item) for item in value]
-    return value

@@ -1,4 +1,4 @@
-"""Phase 3: the three registrations as diffs, one name for everything, and whether the matcher can reach them."""
+"""Phase 3: the three registrations as diffs, their names, and the patterns' reachability for the matcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEARCHED = ("*.py", "*.md", "*.yaml", "*.yml", "*.toml")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What phase 3 shows: names, edits per layout, reachability rows, files written."""
+    """Result of phase 3: names, edits per layout, reachability rows, written files."""
 
     study: Study
     names: tuple[FusionNames, ...]
@@ -34,7 +34,7 @@ class Registration:
     gates: tuple[Gate, ...]
 
     def name_rows(self) -> list[dict[str, Any]]:
-        """One row per fusion: every name that it goes by."""
+        """One row per fusion: name, file, class, group, flag."""
         return [
             {
                 "name": item.name,
@@ -47,7 +47,7 @@ class Registration:
         ]
 
     def diff_text(self, layout: str) -> str:
-        """The three edits of a layout as one diff, or the sentence that there is nothing to add."""
+        """The three edits of a layout as one diff, or a sentence that nothing has to be added."""
         return "".join(edit.diff for edit in self.edits[layout]) or "nothing to add: registered already\n"
 
     def write(self) -> PhaseRecord:
@@ -61,9 +61,9 @@ class Registration:
 
 
 def register(study: Study, checkout: str | None = None, old_name: str | None = None) -> Registration:
-    """Show the registrations; write them only into `checkout`, where one is given.
+    """Show the registrations; write them only into `checkout`, if it is given.
 
-    `old_name`: a name that was replaced; it must not occur below the checkout, or the run folder, any more.
+    `old_name`: a former name of the fusion; it must not occur below the checkout, else the run folder.
     """
     names = tuple(_names(study))
     new = names[0] if study.pattern_file is not None else None
@@ -96,7 +96,7 @@ def _names(study: Study) -> list[FusionNames]:
 
 
 def _kit_root(layout: str) -> Path | None:
-    """The kit's own source tree, against which its diff is shown; it is never written to."""
+    """The kit's own source tree, the base of its diff; never written."""
     return Path(__file__).resolve().parents[2] if layout == "fusionkit" else None
 
 
@@ -154,13 +154,13 @@ def _reachable_gate(rows: Sequence[dict[str, Any]]) -> Gate:
 
 def _old_name_gate(old_name: str, root: Path) -> Gate:
     files = sorted({path for glob in _SEARCHED for path in root.rglob(glob)})
-    found = [path for path in files if old_name in path.read_text("utf-8", errors="replace")]
-    if found:
+    holding = [path for path in files if old_name in path.read_text("utf-8", errors="replace")]
+    if holding:
         return Gate(
             "old name gone",
             Verdict.FAIL,
-            f"'{old_name}' still stands in {len(found)} files, first {found[0]}",
+            f"'{old_name}' still occurs in {len(holding)} files, first {holding[0]}",
         )
     if not files:
         return Gate("old name gone", Verdict.INCONCLUSIVE, f"no file to search below {root}")
-    return Gate("old name gone", Verdict.PASS, f"'{old_name}' stands in none of {len(files)} files")
+    return Gate("old name gone", Verdict.PASS, f"'{old_name}' occurs in none of {len(files)} files")

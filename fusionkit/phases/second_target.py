@@ -1,4 +1,4 @@
-"""The same model on a second target, captured in a process of its own: what graph, what hits, what differs."""
+"""The model on a second target, captured in a separate process: its graphs, its hits, the differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fusionkit.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class SecondTarget:
-    """The capture of the investigated model on another target; `capture` None where `reason` says why not.
+    """The capture of the model on another target; `capture` is None if it failed, for `reason`.
 
     `path` is the capsule, relative to the run folder.
     """
@@ -32,7 +32,7 @@ class SecondTarget:
     path: str
 
     def artifacts(self) -> list[dict[str, str]]:
-        """The capsule, where there is one."""
+        """The capsule as an artifact, if there is one."""
         return [{"path": self.path, "kind": "capsule"}] if self.capture else []
 
 
@@ -53,15 +53,14 @@ def graph_rows(target: str, graphs: Sequence[CapturedGraph]) -> list[dict[str, A
 
 
 def capsule_path(target: str) -> str:
-    """Where the second target's capsule is, relative to the run folder."""
+    """Path of the second target's capsule, relative to the run folder."""
     return f"artifacts/01_{target}.capsule.json"
 
 
 def capture_on(study: Study, target: str | None) -> SecondTarget | None:
-    """Capture the investigation's model on `target`, in a process of its own; None where none is asked for.
+    """Capture the model on `target` in a separate process; None if `target` is empty or the study's own.
 
-    A capsule that an earlier phase of the same run left is read again. Raises nothing for a target that is not
-    available here: that is a result.
+    A capsule that an earlier phase of this run wrote is reused. An unavailable target is a result, no error.
     """
     if not target or target == study.target:
         return None
@@ -75,7 +74,7 @@ def capture_on(study: Study, target: str | None) -> SecondTarget | None:
 
 
 def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
-    """Run `fusionkit capture`; the reason where it fails, in its own words."""
+    """Run `fusionkit capture`; returns its error message if it fails."""
     model = study.model
     command = module_command("fusionkit", "capture", model.name, "--target", target, "--out", str(out))
     command += ["--size", model.size, "--dtype", model.dtype, "--seed", str(model.seed)]
@@ -92,19 +91,19 @@ def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
 
 
 def graph_gate(second: SecondTarget, comparison: GraphComparison | None) -> Gate:
-    """Phase 1: is there a graph of the second target, in one piece, and what differs?"""
+    """Phase 1: PASS if the second target gives graphs without break or recompile; the reason sums up the differences."""
     if second.capture is None or comparison is None:
         return Gate(second.target, Verdict.INCONCLUSIVE, second.reason)
     nodes = sum(len(graph.nodes) for graph in second.capture.graphs)
-    told = f"{len(second.capture.graphs)} graph(s), {nodes} nodes; {comparison.sum_line()}"
+    summary = f"{len(second.capture.graphs)} graph(s), {nodes} nodes; {comparison.sum_line()}"
     broken = (*second.capture.breaks, *second.capture.recompiles)
     if broken:
-        return Gate(second.target, Verdict.INCONCLUSIVE, f"{told}; {broken[0]}")
-    return Gate(second.target, Verdict.PASS, told)
+        return Gate(second.target, Verdict.INCONCLUSIVE, f"{summary}; {broken[0]}")
+    return Gate(second.target, Verdict.PASS, summary)
 
 
 def hits_on(study: Study, second: SecondTarget) -> HitReport | None:
-    """Layer 1 of phase 6 on the second target's graphs: matched in its capsule, against the sites counted there."""
+    """Layer 1 of phase 6 on the second target: match in its capsule, compare with the sites counted there."""
     if second.capture is None:
         return None
     matching = match_capture(second.capture, study.config())

@@ -1,4 +1,4 @@
-"""One investigation: its parameters, and the steps that every phase begins with."""
+"""A study: the parameters of an investigation, the loaded subject and its counted sites; every phase starts from one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The parameters of an investigation, as a notebook's parameter cell gives them.
+    """The parameters of an investigation, with its subject and site counts.
 
-    `patterns`: the fusions that take part, chosen from those whose sites are counted where the cell names
-    none. `trial`: the fusion that `pattern_file` stands for, None without a file. `counts`: the independent
-    count of sites, in eager mode. `capture`: the graphs, where the subject is a capsule and there is no model.
+    `patterns`: the fusions of this run; by default those whose sites are counted. `trial`: the fusion of
+    `pattern_file`, None without a file. `asserted`: the user's own site counts. `counts`: the sites counted in eager
+    mode. `capture`: the graphs of a subject that is a capsule, which has no model.
     """
 
     model: Subject
@@ -47,7 +47,7 @@ class Study:
     capture: Capture | None = None
 
     def config(self, flags: FusionPatterns | None = None, *, freezing: bool = False) -> CompilationConfig:
-        """The compile config of this investigation; `flags` replaces the chosen fusions."""
+        """The compile config of this study; `flags` replaces the chosen fusions."""
         return CompilationConfig(
             fusion_patterns=flags or select_patterns(tuple(n for n in self.patterns if n in pattern_names())),
             pattern_files=() if self.pattern_file is None else (str(self.pattern_file),),
@@ -58,7 +58,7 @@ class Study:
 
     @property
     def no_values(self) -> str | None:
-        """Why this investigation has no numbers and runs no kernel; None where it computes."""
+        """The reason why this study has no numbers and no kernels; None if the target computes."""
         if self.capture is not None:
             return "a capsule holds graphs, neither weights nor values; it runs no kernel and has no numbers"
         if not shows_values(self.target):
@@ -89,7 +89,7 @@ class Study:
             raise _no_model(self.model.name)
 
     def folder(self, name: str) -> Path:
-        """A folder of the run, made if absent."""
+        """A subfolder of the run folder, created if absent."""
         path = self.run_dir / name
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -128,7 +128,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyParameters:
-    """The parameters that every phase takes, by the names that they have in the parameter cells."""
+    """The parameters that every phase takes, named as in the parameter cells."""
 
     subject: str
     size: str = "tiny"
@@ -146,12 +146,10 @@ class StudyParameters:
 def open_study(cell: Mapping[str, Any] | None = None, /, **parameters: Any) -> Study:
     """Choose the target of this process, load the subject and count its sites; or read a capsule (`*.json`).
 
-    `cell`: a notebook's names, `globals()`, of which the fields of StudyParameters are taken; `parameters` come
-    before them. A capsule brings its own counts, size, dtype, seed, decompositions and target; `target` is then only
-    where its patterns are traced.
-
-    `target` is taken first: libraries that look for an NPU at import must find what the target shows.
-    Raises MisuseError for anything unknown.
+    `cell`: the notebook's `globals()`, from which the fields of StudyParameters are read; `parameters` take
+    precedence. A capsule has its own counts, size, dtype, seed, decompositions and target; `target` then only decides
+    where patterns are traced. The target is activated first, since libraries look for an NPU when they are imported.
+    Raises MisuseError for an unknown value.
     """
     names = [item.name for item in fields(StudyParameters)]
     given = StudyParameters(**{name: cell[name] for name in names if cell and name in cell} | parameters)
@@ -188,19 +186,19 @@ def open_study(cell: Mapping[str, Any] | None = None, /, **parameters: Any) -> S
 
 
 class _Absent(nn.Module):
-    """Stands where a capsule's model would; to run it is misuse."""
+    """Placeholder for the model of a capsule; its forward raises MisuseError."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def forward(self) -> None:
-        """There is nothing to run."""
+        """Raise MisuseError: a capsule has no model."""
         raise _no_model(self.name)
 
 
 def _stand_in(capture: Capture) -> Subject:
-    """The subject that a capsule was made of, as far as the capsule tells of it."""
+    """The subject of a capsule: name, size, dtype and seed, without a model."""
     model = _Absent(capture.subject)
     return Subject(model, (), name=capture.subject, size=capture.size, dtype=capture.dtype, seed=capture.seed)
 

@@ -1,4 +1,4 @@
-"""Phase 4: are the numbers right, and does the pattern match the extracted code? Two verdicts, kept apart."""
+"""Phase 4: numbers of the replacement, and a match in the extracted code; two separate verdicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class UnitVerification:
-    """What phase 4 found: a replay per variant, a match per unit graph, and the test files it wrote."""
+    """Result of phase 4: a replay per variant, and the matches per unit graph."""
 
     study: Study
     replays: tuple[tuple[str, SiteReplay], ...]
@@ -41,7 +41,7 @@ class UnitVerification:
     gates: tuple[Gate, ...]
 
     def number_rows(self) -> list[dict[str, Any]]:
-        """One row per variant and regime."""
+        """One row per variant and set of inputs."""
         return [
             {
                 "pattern": pattern,
@@ -67,7 +67,7 @@ class UnitVerification:
 
 
 def figures(comparison: Comparison | None) -> dict[str, float | None]:
-    """The columns of a comparison: errors in ulps, each with what is allowed, and the worst row's cosine."""
+    """The columns of a comparison: errors in ulps with their limits, and the smallest row cosine."""
     if comparison is None:
         return {}
     return {
@@ -97,7 +97,7 @@ def verify_unit(study: Study) -> UnitVerification:
 
 
 def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
-    """Search function against replacement on random inputs of the variant's own example shapes."""
+    """Compare search function and replacement on random inputs of the variant's example shapes."""
     names, scalars = argument_names(variant), scalars_of(variant)
     tensors = [name for name in names if name not in scalars]
 
@@ -121,19 +121,19 @@ def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
 
 
 def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]:
-    """The tensors of each replay, one entry per regime and output: `name/regime/0`."""
-    found = {}
+    """The tensors of each replay, one entry per set of inputs and output: `name/regime/0`."""
+    outputs = {}
     for replay in replays:
         for regime in replay.regimes:
             for index, output in enumerate(regime.outputs):
-                found[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
+                outputs[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
                     output.expected, output.actual, output.reference, original_ulps=output.original_ulps
                 )
-    return found
+    return outputs
 
 
 def _match_units(study: Study, name: str) -> list[dict[str, Any]]:
-    """Compile each unit that holds a site of the fusion; a unit without a match is a miss."""
+    """Compile each unit that contains a site of the fusion; a unit without a match is a miss."""
     count = study.counts.get(name)
     rows = []
     for unit in extract_units(study.model, () if count is None or count.sites is None else count.sites):
@@ -152,10 +152,10 @@ def _numbers_gate(replays: Sequence[tuple[str, SiteReplay]], study: Study) -> Ga
     if bad:
         name, replay = next((item for item in bad if item[1].verdict is verdict), bad[0])
         return Gate("numbers", verdict, f"{replay.name} ({name}): {replay.reason}")
-    told = f"{len(replays)} variants, each within tolerance" if replays else "no variant"
+    summary = f"{len(replays)} variants, each within tolerance" if replays else "no variant"
     if study.target != "cpu":
-        told += f"; the numbers are the CPU's, from the reference kernels, and not those of {study.target}"
-    return Gate("numbers", verdict, told)
+        summary += f"; the numbers are the CPU's, from the reference kernels, and not those of {study.target}"
+    return Gate("numbers", verdict, summary)
 
 
 def _match_gate(rows: Sequence[dict[str, Any]]) -> Gate:

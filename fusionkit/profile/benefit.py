@@ -1,4 +1,4 @@
-"""A hit is no benefit: what came, what went, and the five known reasons why a fusion does not pay."""
+"""Benefit of a fusion: kernels gained and lost, and five root causes for a hit without benefit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusionkit.profile.kernel_records import KernelRecord, Profile, sum_us
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """Why a fusion that hits does not pay: its sign in the kernels, its origin and the way out."""
+    """Why a fusion with hits has no benefit: sign in the kernels, origin, and fix."""
 
     id: str
     name: str
@@ -66,16 +66,16 @@ _SLICES = frozenset({"Slice", "StridedSlice", "AsStrided"})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a root cause shows in two profiles; None where records cannot decide. `count` is of kernels."""
+    """Whether two profiles show a root cause; `shows` is None if they cannot decide. `count`: kernels."""
 
     cause: str
-    found: bool | None
+    shows: bool | None
     reason: str
     count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"cause": self.cause, "found": self.found, "reason": self.reason, "count": self.count}
+        return {"cause": self.cause, "found": self.shows, "reason": self.reason, "count": self.count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Benefit:
-    """Kind of benefit that the counts show, and the changes of count (candidate minus baseline) behind it."""
+    """Kind of benefit by kernel counts; the counts are candidate minus baseline."""
 
     kind: BenefitKind
     compute_kernels: int
@@ -121,7 +121,7 @@ class Benefit:
 
 
 def account(diff: ProfileDiff) -> Account:
-    """Sum up what came and what went: net = new - gone, over the keys whose count changed."""
+    """Sum up new and vanished kernels over the keys whose count changed: net = new - gone."""
     rose = [delta for delta in diff.kernels if delta.count > 0]
     fell = [delta for delta in diff.kernels if delta.count < 0]
     new, gone = sum(delta.count for delta in rose), -sum(delta.count for delta in fell)
@@ -132,7 +132,7 @@ def account(diff: ProfileDiff) -> Account:
 
 
 def observed_benefit(diff: ProfileDiff) -> Benefit:
-    """Kind of benefit by counts alone, so that it means the same on a CPU and on an NPU; never by durations.
+    """Kind of benefit by kernel counts, never by durations, so that CPU and NPU profiles are judged alike.
 
     "fewer kernels": kernels that compute became fewer, and so did all kernels together; "less data movement":
     only copies and casts did; "none" otherwise. Communication does not count.
@@ -153,8 +153,8 @@ def observed_benefit(diff: ProfileDiff) -> Benefit:
 def find_root_causes(diff: ProfileDiff, kernel: str, matched_sites: int | None = None) -> tuple[Finding, ...]:
     """Look for R1 to R5 around the fused kernel `kernel` (see `families.fused_ops`) in the candidate.
 
-    `matched_sites` is how many sites the pattern replaced, where that is known; R4 needs it. Helper kernels
-    count only as far as they are more than in the baseline.
+    `matched_sites`: number of sites that the pattern replaced, required for R4. Of helper kernels, only those in
+    excess of the baseline count.
     """
     fused = [record for record in diff.candidate.records if is_kernel(record, kernel)]
     if not fused:
@@ -217,7 +217,7 @@ def _fallback(fused: int, matched_sites: int | None) -> Finding:
 def _slow(diff: ProfileDiff, fused: list[KernelRecord], helpers: tuple[Finding, ...]) -> Finding:
     if diff.is_cpu:
         return Finding("R5", None, "durations on a CPU say nothing about an NPU")
-    if any(finding.found is not False for finding in helpers):
+    if any(finding.shows is not False for finding in helpers):
         return Finding("R5", None, "helper kernels come first: settle R1 to R3")
     spent = sum_us(record.duration_us for record in fused)
     gone = account(diff).gone_us or 0.0

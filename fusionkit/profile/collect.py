@@ -1,10 +1,9 @@
-"""Profile a function on the CPU, written as the kernel_details.csv that an NPU would give.
+"""Profile a function on the CPU, in the format of an NPU's kernel_details.csv.
 
-What counts as a kernel: an op with a kernel of its own in torch's dispatcher is one row and everything inside
-it is hidden, since how the CPU does it (addmm copies its bias first, mean is a sum and a division) says
-nothing about an NPU; so is an op of a fused namespace. Views, allocations and ops that only call others are
-no rows. Accelerator Core is `CPU` on every row: that is how a reader knows. Counts count; the durations are
-no NPU time.
+An op with its own kernel in torch's dispatcher, or in a fused namespace, is one row; ops that it calls inside are
+hidden, because CPU internals (addmm copies its bias, mean is a sum and a division) do not apply to an NPU. Views,
+allocations and ops that only call other ops give no row. Accelerator Core is `CPU` on every row. Kernel counts are
+valid, durations are not NPU times.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """One row to be: an op call with its tensors; times in ns."""
+    """An op call that becomes a row, with its tensors; times in ns."""
 
     name: str
     start_ns: int
@@ -79,9 +78,9 @@ def collect_cpu_profile(
 ) -> Profile:
     """Call `fn` `warmup` times, then `steps` times under torch.profiler; write `path` and read it back.
 
-    The calls of the warm-up are not recorded; compilation has to be over by then. Every op of
-    `fused_namespaces` is one row. The file has torch_npu's current columns; columns that a CPU cannot fill
-    are N/A (output columns too, except for in-place ops, whose output is their first operand). Raises
+    Warm-up calls are not recorded; compilation must be complete after them. Every op of `fused_namespaces` is
+    one row. The file has torch_npu's current columns; those without a CPU equivalent are N/A (also output columns,
+    except for in-place ops, whose output is their first operand). Raises
     MisuseError for a bad count or a `path` that is a folder, RunBrokenError when `path` cannot be written;
     what `fn` raises passes through.
     """
@@ -119,7 +118,7 @@ def _quiet_kineto() -> Iterator[None]:
 
 
 def _event_tree(running: Any) -> list[Any]:
-    """Roots of the profiler's event tree: its one view with dtypes and strides in all supported torches."""
+    """Roots of the profiler's event tree, the only view with dtypes and strides in all supported torch versions."""
     return list(running.profiler.kineto_results.experimental_event_tree())
 
 
@@ -130,7 +129,7 @@ def _kernels(events: list[Any], fused_namespaces: tuple[str, ...]) -> Iterator[_
 
 
 def _rows_of(event: Any, fused_namespaces: tuple[str, ...], roles: dict[str, Role]) -> list[_Kernel]:
-    """Rows of an event and all below it. `roles` remembers the role of each name."""
+    """Rows of an event and its children. `roles` caches the role of each name."""
     name = str(event.name)
     if name not in roles:
         roles[name] = op_role(name, fused_namespaces)
@@ -171,7 +170,7 @@ def _step_ends(roots: list[Any]) -> list[tuple[int, int, str]]:
 
 
 def _csv(kernels: list[_Kernel], steps: list[tuple[int, int, str]]) -> str:
-    """The file's text, with torch_npu's habits: a TAB after the start time, quotes inside shape cells."""
+    """The CSV text in torch_npu's style: a TAB after the start time, quotes inside shape cells."""
     threads: dict[int, int] = {}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Profile a function on a real NPU: torch_npu's own profiler, its kernel_details.csv kept under one name."""
+"""Profile a function on a real NPU with torch_npu's profiler."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fusionkit.store import write_bytes
 
 
 def collect_npu_profile(fn: Callable[[], object], *, path: Path, warmup: int = 2) -> Profile:
-    """Call `fn` under torch_npu's profiler and keep its kernel_details.csv as `path`; times are an NPU's.
+    """Call `fn` under torch_npu's profiler and copy its kernel_details.csv to `path`.
 
-    Raises MisuseError where the profiler left no such file.
+    Raises MisuseError if the profiler wrote no such file.
     """
     with tempfile.TemporaryDirectory() as folder:
         record_profile(fn, Path(folder), warmup=warmup)

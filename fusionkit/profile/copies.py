@@ -1,8 +1,8 @@
-"""Copy kernels: how many, of which kind, between which neighbours, and whether they rose.
+"""Copy kernels: count by kind, neighbouring kernels, and the change against a baseline.
 
 A copy is recognised by its operator type (`ViewCopy`, whatever API launched it) and by the API
-`aclnnInplaceCopy`. Types are what decides: when the same transposes move from aclnnMul to aclnnInplaceCopy, a
-count of names sees copies that are not there.
+`aclnnInplaceCopy`. Kernel names alone mislead: unchanged transposes that move from aclnnMul to aclnnInplaceCopy
+are no new copies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COPY_KINDS: tuple[tuple[str, str], ...] = (
 """Kinds and where they usually come from; op types of CANN's aclnnInplaceCopy and aclnnContiguous."""
 
 NEVER_NEW = ("TensorMove", "StridedSlice")
-"""Kinds that must not rise even when the sum of all does not: compilation added them."""
+"""Kinds that compilation adds; they must not increase even if the total does not."""
 
 MIN_GAIN_US = 100.0
 """Net gain that outweighs added copies: at least 0.1 ms ..."""
@@ -48,7 +48,7 @@ START, END = "(start)", "(end)"
 
 @dataclass(frozen=True, slots=True)
 class CopyKind:
-    """Copies of one kind, `inplace_copy` of them launched by aclnnInplaceCopy; baseline None if not given."""
+    """Copies of one kind, `inplace_copy` of them launched by aclnnInplaceCopy; baseline fields None without a baseline."""
 
     kind: str
     count: int
@@ -94,7 +94,7 @@ class CopyPair:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """All copies of a profile, their neighbours, the verdict against a baseline and what could be done."""
+    """All copies of a profile, their neighbours, the verdict against a baseline, and the schemes."""
 
     total_us: float
     count: int
@@ -128,7 +128,7 @@ class CopyReport:
 
 
 def copy_kind(record: KernelRecord) -> str | None:
-    """Kind of copy that a record is, or None: by type, and by aclnnInplaceCopy whatever the type."""
+    """Kind of copy of a record, None if it is no copy: by type, and by aclnnInplaceCopy whatever the type."""
     kind = stem(record.type)
     return kind if kind in _KINDS or _is_inplace_copy(record) else None
 
@@ -142,11 +142,10 @@ def analyze_copies(
 ) -> CopyReport:
     """Count the copies of `profile`, with their neighbours, and judge them against `baseline`.
 
-    PASS when there are no more copies than in the baseline and no more of a kind in `never_new`; renamings
-    are taken out first; a rise that a net gain outweighs passes too (NPU only; 0.1 ms and 3 % at least). FAIL
-    when copies rose. INCONCLUSIVE without a baseline, without kernels, with a different number of steps, or
-    when unread rows may tip the balance. `missed_sites` is the number of sites that the patterns missed,
-    where it is known: scheme A needs it. Raises MisuseError when the profiles are from different targets.
+    PASS if neither the total nor any kind in `never_new` increased, renamings aside, or if a net gain outweighs the
+    increase (NPU only; at least 0.1 ms and 3 %). FAIL if copies increased. INCONCLUSIVE without a baseline, without
+    kernels, with different numbers of steps, or if unread rows could change the verdict. `missed_sites`: number of
+    missed sites, required for scheme A. Raises MisuseError if the profiles are from different targets.
     """
     if baseline is not None:
         require_same_source(baseline, profile)
@@ -249,7 +248,7 @@ def _judge_rise(
     renamings: tuple[Renaming, ...],
     never_new: tuple[str, ...],
 ) -> tuple[Verdict, str]:
-    """Verdict on two profiles that compare."""
+    """Verdict on two comparable profiles."""
     now = sum(kind.count for kind in kinds)
     before = sum(kind.baseline_count or 0 for kind in kinds)
     known = {launch_of(record) for record in baseline.records if copy_kind(record)}
@@ -281,7 +280,7 @@ def _renaming_text(renamings: tuple[Renaming, ...]) -> str:
 
 
 def _net_gain(profile: Profile, baseline: Profile) -> float | None:
-    """Total us saved, when it is worth anything; None on a CPU, whose durations prove nothing."""
+    """Total us saved if above the limits, else None; None for CPU profiles."""
     if "cpu" in (profile.source, baseline.source):
         return None
     gain = baseline.total_us - profile.total_us

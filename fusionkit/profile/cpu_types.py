@@ -1,8 +1,7 @@
-"""The NPU's operator type for each torch op that a CPU run shows, and torch dtypes in the profiler's words.
+"""NPU operator types of torch ops, and the profiler's names of torch dtypes.
 
-The types are what torch_npu's kernels for the same ops are called in kernel_details.csv, so that the code
-that reads a real profile reads this one. An op that is not in the table gets its own name in capitals:
-aten::softplus -> Softplus.
+The types are those of torch_npu's kernels in kernel_details.csv, so that CPU and NPU profiles are read by the same
+code. An op outside the table gets its own name in capitals: aten::softplus -> Softplus.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ DTYPE_WORDS: dict[torch.dtype, str] = {
 
 
 def has_cpu_type(op: str) -> bool:
-    """Whether an op (`aten::add_`) is in the table, and so one kernel whatever the CPU does inside."""
+    """Whether an op (`aten::add_`) is in the table, and therefore counted as one kernel."""
     return op.rstrip("_") in _TYPES
 
 

@@ -1,4 +1,4 @@
-"""CSV text to rows: quoted newlines kept together, an unclosed quote not allowed to swallow the file."""
+"""CSV text to rows: quoted newlines are kept, and an unclosed quote spoils one row only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """Cells of one row, the physical line it begins on (1-based), and what was wrong with its quoting."""
+    """Cells of one row, its first physical line (1-based), and the fault of its quoting, if any."""
 
     line: int
     cells: tuple[str, ...]
@@ -18,10 +18,10 @@ class RawRow:
 
 
 def read_rows(text: str) -> Iterator[RawRow]:
-    """Yield the rows of a CSV text (LF or CRLF); blank lines are no rows.
+    """Yield the rows of a CSV text (LF or CRLF); blank lines are skipped.
 
-    The first row sets the width. A row over several lines whose width is not that one has an unclosed quote:
-    its first line is then a row by itself, marked with a fault, and reading goes on with the second line.
+    The first row sets the width. A multi-line row of another width has an unclosed quote: its first line becomes a
+    row with a fault, and reading continues on its second line.
     """
     lines = list(io.StringIO(text, newline=""))
     width: int | None = None
@@ -41,7 +41,7 @@ def read_rows(text: str) -> Iterator[RawRow]:
 
 
 def _read_from(lines: list[str], at: int, width: int | None) -> Iterator[tuple[list[str], int] | None]:
-    """Rows from line index `at` on, each with the index after it; None where the quoting is broken."""
+    """Rows from line index `at` on, each with the index after it; None at an unclosed quote."""
     reader = csv.reader(lines[index] for index in range(at, len(lines)))
     before = at
     while True:

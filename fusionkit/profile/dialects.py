@@ -1,8 +1,7 @@
-"""The column names of kernel_details.csv and its relatives, as one table.
+"""The column names of kernel_details.csv and msprof's op_summary, as one table.
 
-The profilers renamed columns over the years: torch_npu 2023 and 2025, its 2026 `Block Num`, the reduced
-Level0 files, and msprof's raw op_summary. Which dialect a file is in is never guessed from its name: each
-field takes the first alias that the header has.
+Profiler versions name columns differently: torch_npu 2023 and 2025, its 2026 `Block Num`, the reduced Level0 files,
+and msprof's raw op_summary. Each field uses its first alias that the header has.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MSPROF = "CANN msprof: op_summary_*.csv"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of a kernel row, the headers that mean it (first wins) and what its cells look like."""
+    """One field of a kernel row, its headers (the first one present is used) and the kind of its cells."""
 
     field: str
     aliases: tuple[str, ...]
@@ -89,7 +88,7 @@ _PMU = re.compile(r"\((us|%|GB/s)\)|_ratio$|_cycles$|_fops$|_rate$|_bw\b", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A recognised header: how many columns, where each field is, and the kind of every column."""
+    """A header: number of columns, position of each field, kind of each column, normalised cells."""
 
     width: int
     index: dict[str, int]
@@ -113,7 +112,7 @@ def read_header(cells: Sequence[str]) -> Header:
 
 
 def missing_fields(header: Header) -> list[str]:
-    """Headers (in torch_npu's current words) of the required fields that the file lacks."""
+    """Current headers of the required fields that the file lacks."""
     return [
         column.aliases[0]
         for column in COLUMNS
@@ -122,7 +121,7 @@ def missing_fields(header: Header) -> list[str]:
 
 
 def is_header(cells: Sequence[str], header: Header) -> bool:
-    """Whether a later row repeats the header, as joined files do."""
+    """Whether a row repeats the header, as in concatenated files."""
     return tuple(_normal(cell) for cell in cells) == header.cells
 
 

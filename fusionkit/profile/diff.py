@@ -1,4 +1,4 @@
-"""Compare the kernels of two runs of one model: what vanished, what is new, what only changed its name."""
+"""Compare the kernels of two runs of one model: vanished, new and renamed kernels."""
 
 from __future__ import annotations
 
@@ -44,14 +44,13 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
-    """What changed from baseline to candidate.
+    """Changes from baseline to candidate.
 
-    Keys are kernel types (from names where a file has no types), on a CPU op names: see `KernelRecord.key`.
-    `kernels` has all keys, the greatest change first: change of us on an NPU, of the count on a CPU.
-    `vanished` and `new` leave out what was only renamed. `explained_share` is the part of the change of total
-    duration that comes from keys whose count changed; the rest are the same kernels running longer or
-    shorter. It may lie outside 0 to 1 when both pull in different directions; None when the total did not
-    change, and always on a CPU.
+    Keys are kernel types (derived from names if the file has no types), on a CPU op names: see `KernelRecord.key`.
+    `kernels` has all keys, the largest change first: of us on an NPU, of the count on a CPU. `vanished` and `new`
+    exclude renamed kernels. `explained_share`: the part of the change of total duration that comes from keys whose
+    count changed; the rest comes from unchanged kernels that run longer or shorter. It lies outside 0 to 1 if the
+    two parts have opposite signs; None if the total did not change, and on a CPU.
     """
 
     baseline: Profile = field(repr=False)
@@ -65,12 +64,12 @@ class ProfileDiff:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether only counts mean anything."""
+        """Whether a profile is from a CPU, so that only counts are valid."""
         return "cpu" in (self.baseline.source, self.candidate.source)
 
     @property
     def note(self) -> str | None:
-        """What a rendering has to say beside the numbers; None when there is nothing."""
+        """Remarks to show with the diff; None without any."""
         return pair_note(self.baseline, self.candidate)
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def _deltas(
 
 
 def _moved(kernels: tuple[Delta, ...], renamings: tuple[Renaming, ...], *, gone: bool) -> list[str]:
-    """Keys of one side only, in order, less those whose launches are all renamed to or from another type."""
+    """Sorted keys of one side only, without those whose launches were all renamed."""
     renamed: dict[str, int] = {}
     for renaming in renamings:
         old, new = renaming.baseline[0], renaming.candidate[0]

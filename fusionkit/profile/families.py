@@ -1,8 +1,8 @@
-"""What a kernel's name and type mean: the name grammar, families, and which kernels are fused ops.
+"""Kernel names and types: grammar of names, families of types, kernels of fused ops.
 
 Names follow `aclnn<API>_<L0 function>_<OpType>` (sometimes without the middle part); kernels that come from a
-graph engine are called by node (`Conv2D17`, `trans_Cast_19`, `NonZero12_MemSet`), and own kernels by anything
-at all.
+graph engine are named by node (`Conv2D17`, `trans_Cast_19`, `NonZero12_MemSet`); user kernels have arbitrary
+names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 
 
 def op_type_of_name(name: str) -> str:
-    """Operator type that a kernel name says: `aclnnMul_MulAiCore_Mul` -> Mul, `trans_Cast_19` -> Cast.
+    """Operator type derived from a kernel name: `aclnnMul_MulAiCore_Mul` -> Mul, `trans_Cast_19` -> Cast.
 
     A name outside the grammar is its own type, without the index that the graph engine appends.
     """
@@ -52,7 +52,7 @@ def op_type_of_name(name: str) -> str:
 
 
 def launch_name(record: KernelRecord) -> str:
-    """Name that launches of one kernel from one API share: aclnn names whole, node names without index."""
+    """Name shared by all launches of one kernel by one API: full aclnn name, or node name without index."""
     if record.core == CPU_CORE or _API_NAME.fullmatch(record.name):
         return record.name
     return op_type_of_name(record.name)
@@ -70,7 +70,7 @@ STEMS: dict[str, str] = {
     "ReduceSumD": "ReduceSum",
     "ReduceMeanD": "ReduceMean",
 }
-"""Types that are one operator under an older name; `D`: attributes compiled in (CANN operator list)."""
+"""Older names of operator types; suffix `D`: attributes compiled in (CANN operator list)."""
 
 
 def stem(op_type: str) -> str:
@@ -81,7 +81,7 @@ def stem(op_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRule:
-    """Stems (with `*`, blanks between them) that belong to a family; the first rule that fits decides."""
+    """Blank-separated stems (with `*`) of a family; the first rule that fits applies."""
 
     family: Family
     stems: str
@@ -147,7 +147,7 @@ def family_of(op_type: str, core: str = "") -> Family:
 
 
 def fused_ops(kernel: str) -> tuple[FusedOp, ...]:
-    """The fused ops of the table of fusions that `kernel` names: a fusion, an op (namespace or not), or a kernel type."""
+    """The fused ops in the table of fusions for a fusion name, an op name (with or without namespace), or a kernel type."""
     wanted = kernel.casefold()
     return tuple(
         op
@@ -159,10 +159,10 @@ def fused_ops(kernel: str) -> tuple[FusedOp, ...]:
 
 
 def is_kernel(record: KernelRecord, kernel: str) -> bool:
-    """Whether a record is a launch of `kernel` (as in `fused_ops`, else a type or name taken literally).
+    """Whether a record is a launch of `kernel`: a name as in `fused_ops`, else a literal type or name.
 
-    A CPU record is recognised by its op's name, never by its type: `aten::gelu` is no `npu::npu_gelu`.
-    Gradient kernels (`RmsNormGrad`) are other kernels.
+    CPU records are identified by op name, never by type: `aten::gelu` is not `npu::npu_gelu`. Gradient kernels
+    (`RmsNormGrad`) are different kernels.
     """
     ops = fused_ops(kernel)
     if record.core == CPU_CORE:

@@ -1,4 +1,4 @@
-"""Is the fused kernel there, as often as it should be, and not there before?"""
+"""Launches of a fused kernel, compared with the number of sites and with the baseline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusionkit.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class KernelHit:
-    """Launches of a fused kernel in a profile, against the number of sites and the run without the fusion."""
+    """Launches of a fused kernel in a profile, compared with the number of sites and the run without the fusion."""
 
     kernel: str
     count: int
@@ -44,13 +44,13 @@ class KernelHit:
 def check_kernel_hit(
     profile: Profile, kernel: str, expected: int | None = None, baseline: Profile | None = None
 ) -> KernelHit:
-    """Count launches of `kernel` and hold them against `expected`, the number of sites in all profiled steps.
+    """Compare the launches of `kernel` with `expected`, the number of sites in all profiled steps.
 
-    `kernel` is a pattern name (`rope`), an op (`npu_rotary_mul`), a kernel type (`RotaryPositionEmbedding`;
-    older names of it count too), or the type or name of a kernel of one's own. Gradient kernels do not count.
-    PASS only when `expected` is positive, the count equals it, and `baseline` (the run without the fusion),
-    where given, has none. INCONCLUSIVE without `expected`, without kernels, or when rows that could not be
-    read may tip the balance. Raises MisuseError for a negative `expected` or profiles from different targets.
+    `kernel`: a pattern name (`rope`), an op (`npu_rotary_mul`), a kernel type (`RotaryPositionEmbedding`, older names
+    included), or the type or name of a user kernel. Gradient kernels do not count. PASS if `expected` is positive and
+    equals the count, and `baseline` (the run without the fusion), if given, has no launch. INCONCLUSIVE without
+    `expected`, without kernels, or if unread rows could change the verdict. Raises MisuseError for a negative
+    `expected` or profiles from different targets.
     """
     if expected is not None and expected < 0:
         raise MisuseError(f"expected={expected}: the number of sites cannot be negative")
@@ -67,27 +67,27 @@ def check_kernel_hit(
 
 def _judge(profile: Profile, kernel: str, count: int, expected: int | None) -> tuple[Verdict, str]:
     """Verdict on the profile alone."""
-    found = f"{count} launches of {kernel} among {len(profile.records)} kernels"
+    launches = f"{count} launches of {kernel} among {len(profile.records)} kernels"
     if len(profile.steps) > 1:
-        found += f" in {len(profile.steps)} steps"
+        launches += f" in {len(profile.steps)} steps"
     if not profile.records:
         return Verdict.INCONCLUSIVE, "the profile has no kernels"
     if expected is None:
-        return Verdict.INCONCLUSIVE, f"{found}; the expected number of sites is not known"
+        return Verdict.INCONCLUSIVE, f"{launches}; the expected number of sites is not known"
     if expected == 0 and count == 0:
-        return Verdict.INCONCLUSIVE, f"{found}; with 0 expected sites nothing is shown"
+        return Verdict.INCONCLUSIVE, f"{launches}; with 0 expected sites nothing is shown"
     if count <= expected <= count + profile.left_out and profile.left_out:
         return (
             Verdict.INCONCLUSIVE,
-            f"{found}, {expected} expected; {profile.left_out} unread rows may be more",
+            f"{launches}, {expected} expected; {profile.left_out} unread rows may be more",
         )
     if count == expected:
-        return Verdict.PASS, f"{found}, as expected"
-    return Verdict.FAIL, f"{found}, {expected} expected{'' if count else _similar(profile, kernel)}"
+        return Verdict.PASS, f"{launches}, as expected"
+    return Verdict.FAIL, f"{launches}, {expected} expected{'' if count else _similar(profile, kernel)}"
 
 
 def _judge_baseline(baseline: Profile, before: int, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
-    """Verdict with the run without the fusion added."""
+    """Verdict with the baseline, the run without the fusion, taken into account."""
     if before:
         return Verdict.FAIL, f"{reason}; but the baseline has {before} too: they do not come from the fusion"
     if verdict is Verdict.PASS and not baseline.records:
@@ -98,7 +98,7 @@ def _judge_baseline(baseline: Profile, before: int, verdict: Verdict, reason: st
 
 
 def _similar(profile: Profile, kernel: str) -> str:
-    """Keys with a similar name, for a reader who asked for a name that the profile does not use."""
+    """Kernel names of the profile that resemble `kernel`, for the error message."""
     keys = {record.key.casefold(): record.key for record in profile.records}
     near = [keys[key] for key in difflib.get_close_matches(kernel.casefold(), sorted(keys), n=3)]
     return f"; similar names: {', '.join(near)}" if near else ""

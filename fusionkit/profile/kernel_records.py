@@ -1,4 +1,4 @@
-"""What one kernel row and one profile are, once read; no file format and no torch in here."""
+"""Kernel records and profiles, independent of file formats and torch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Literal
 from fusionkit.errors import MisuseError
 
 CPU_CORE = "CPU"
-"""Accelerator Core of every row that was measured on a CPU; torch_npu's own `AI_CPU` is another thing."""
+"""Accelerator Core of rows measured on a CPU; not torch_npu's `AI_CPU`."""
 
-CPU_NOTE = "measured on CPU: counts count, durations are no NPU time"
-"""Every rendering of a CPU profile carries this line."""
+CPU_NOTE = "measured on CPU: kernel counts are valid, durations are not NPU times"
+"""Shown with every CPU profile."""
 
 Source = Literal["npu", "cpu"]
 
@@ -49,8 +49,8 @@ class KernelRecord:
     def key(self) -> str:
         """Key for comparing two profiles: the type; on a CPU the name of the op.
 
-        On a CPU `aten::gelu` and `npu::npu_gelu` both have the NPU's type `Gelu`, so only the name tells
-        fused from unfused. The in-place variant (`aten::add_`) is the same kernel as `aten::add`, except for
+        On a CPU `aten::gelu` and `npu::npu_gelu` both have the type `Gelu`, so only the name
+        distinguishes fused from unfused. The in-place variant (`aten::add_`) is the same kernel as `aten::add`, except for
         `aten::copy_`.
         """
         if self.core != CPU_CORE:
@@ -60,7 +60,7 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A row that could not be read as it stands. `left_out`: no record was made of it."""
+    """A row that could not be read completely. `left_out`: it gave no record."""
 
     line: int
     what: str
@@ -75,7 +75,7 @@ class Problem:
 class Profile:
     """The kernels of one profiled run, in time order (file order where there is no start time).
 
-    `source` is "cpu" when the rows were measured on a CPU: then only counts mean anything. `has_types` is
+    `source` is "cpu" for rows measured on a CPU, whose durations are not NPU times. `has_types` is
     False when no row gave a type (Level0 files), so that all types come from names.
     """
 
@@ -92,7 +92,7 @@ class Profile:
 
     @property
     def left_out(self) -> int:
-        """Number of rows of which no record could be made."""
+        """Number of rows that gave no record."""
         return sum(problem.left_out for problem in self.problems)
 
     @property
@@ -102,7 +102,7 @@ class Profile:
 
     @property
     def note(self) -> str | None:
-        """What a rendering has to say beside the numbers; None when there is nothing."""
+        """Remarks to show with the profile; None without any."""
         notes = [CPU_NOTE] if self.source == "cpu" else []
         if self.left_out:
             notes.append(f"{self.left_out} rows could not be read")
@@ -129,12 +129,12 @@ class Profile:
 
 
 def sum_us(values: Any) -> float:
-    """Exact sum of us values, rounded to a picosecond so that the order of rows cannot show."""
+    """Exact sum of us values, rounded to a picosecond, independent of the order."""
     return round(math.fsum(values), 6)
 
 
 def require_same_source(baseline: Profile, candidate: Profile) -> None:
-    """Raise MisuseError when one profile is from an NPU and the other from a CPU: nothing compares there."""
+    """Raise MisuseError if one profile is from an NPU and the other from a CPU."""
     if baseline.records and candidate.records and baseline.source != candidate.source:
         raise MisuseError(
             f"{baseline.path} was measured on {baseline.source} and {candidate.path} on {candidate.source}: "
@@ -143,7 +143,7 @@ def require_same_source(baseline: Profile, candidate: Profile) -> None:
 
 
 def pair_note(baseline: Profile, candidate: Profile) -> str | None:
-    """What a rendering of two compared profiles has to say beside the numbers; None when nothing."""
+    """Remarks to show with two compared profiles; None without any."""
     notes = [CPU_NOTE] if "cpu" in (baseline.source, candidate.source) else []
     for side, profile in (("baseline", baseline), ("candidate", candidate)):
         if profile.left_out:

@@ -1,4 +1,4 @@
-"""Which torch ops do work on a CPU: what the dispatcher and the schemas say, not what an op is called."""
+"""Which torch ops run a kernel on a CPU, according to the dispatcher and the schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from fusionkit.profile.cpu_types import has_cpu_type
 
 Role = Literal["kernel", "leaf", "transparent"]
-"""kernel: one row, its inside hidden. leaf: a row when nothing inside it is one. transparent: never a row."""
+"""kernel: one row, inner ops hidden. leaf: a row if no inner op is one. transparent: never a row."""
 
 NO_KERNEL: frozenset[str] = frozenset(
     (
@@ -23,20 +23,19 @@ NO_KERNEL: frozenset[str] = frozenset(
         *("_functional_sym_constrain_range", "_functional_sym_constrain_range_for_size"),
     )
 )
-"""aten ops that allocate, change metadata, assert or read one value; views are known by their schemas."""
+"""aten ops that allocate, change metadata, assert or read one value; views are recognised by their schemas."""
 
 _SILENT_NAMESPACES = frozenset({"profiler"})
 _WORKING_KEYS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 
 
 def op_role(name: str, fused_namespaces: tuple[str, ...]) -> Role:
-    """Role of the profiler event `name`; what is no `namespace::op` is a range.
+    """Role of the profiler event `name`; a name that is no `namespace::op` is a range, and transparent.
 
-    The profiler gives no overload names, so the overloads of an aten op decide together. It is a kernel when
-    the type table knows it, or when the dispatcher has a CPU kernel for it and no overload only calls other ops.
-    A leaf is a row only when nothing inside it is one: some overloads call others (aten::repeat_interleave), or
-    it is implemented once for all backends and may do the work itself. Transparent: all overloads call others,
-    the schema says that the result is a view of an input, or it is in `NO_KERNEL`.
+    The profiler reports no overload names, so all overloads of an aten op are considered. Kernel: the op is in the
+    type table, or it has a CPU kernel in the dispatcher and no overload that only calls other ops. Leaf: some
+    overloads call other ops (aten::repeat_interleave), or one implementation for all backends may compute itself.
+    Transparent: all overloads call other ops, the schema returns a view of an input, or the op is in `NO_KERNEL`.
     """
     namespace, _, op = name.partition("::")
     if not namespace.isidentifier() or not op.isidentifier() or namespace in _SILENT_NAMESPACES:
@@ -73,7 +72,7 @@ def _aten_role(op: str) -> Role:
 
 
 def _has_kernel(overload: Any, key: str) -> bool:
-    """Whether the dispatcher has a kernel under `key`; overloads for TorchScript alone are unknown to it."""
+    """Whether the dispatcher has a kernel under `key`; it does not know overloads for TorchScript only."""
     name = overload.name()
     if not torch._C._dispatch_has_kernel(name):
         return False

@@ -1,7 +1,6 @@
 """Read a kernel profile: kernel_details.csv in all its dialects, msprof's op_summary, or a CPU's.
 
-No row is dropped in silence: each gives a record, or an entry in `problems` that says it was left out, or
-both a record and a problem when part of the row could not be read.
+Each row gives a record, an entry in `problems`, or, if part of it could not be read, both.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _NO_TYPE = _NOTHING | {"0"}
 def load_profile(path: str | Path) -> Profile:
     """Read the profile at `path`: a CSV file, or a folder with FOLDER_NAME/FILE_NAME somewhere below it.
 
-    Raises MisuseError in one line, saying what was found instead, when there is no such file, when it is
-    empty or not a kernel profile, or when a folder holds several.
+    Raises MisuseError, in one line with the contents instead, if the file is absent, empty or no kernel profile, or
+    if the folder holds several.
     """
     file = find_profile(Path(path))
     rows = read_rows(_text_of(file))
@@ -37,9 +36,9 @@ def load_profile(path: str | Path) -> Profile:
         raise MisuseError(f"{file}: the file is empty; collect the profile again")
     header = read_header(first.cells)
     if missing := missing_fields(header):
-        found = ", ".join(cell.strip()[:40] for cell in first.cells[:6])
+        columns = ", ".join(cell.strip()[:40] for cell in first.cells[:6])
         raise MisuseError(
-            f"{file}: no kernel profile, it has no column {' or '.join(missing)}; its first line has: {found}"
+            f"{file}: no kernel profile, it has no column {' or '.join(missing)}; its first line has: {columns}"
         )
     reading = _Reading(header, file)
     for row in rows:
@@ -48,7 +47,7 @@ def load_profile(path: str | Path) -> Profile:
 
 
 def find_profile(path: Path) -> Path:
-    """The file that `path` means. Raises MisuseError (see `load_profile`) when there is not exactly one."""
+    """The profile file of `path`. Raises MisuseError (see `load_profile`) unless there is exactly one."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -58,17 +57,17 @@ def find_profile(path: Path) -> Path:
     for file in (path / FILE_NAME, path / FOLDER_NAME / FILE_NAME):
         if file.is_file():
             return file
-    found = sorted(path.rglob(f"{FOLDER_NAME}/{FILE_NAME}"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(file.relative_to(path)) for file in found[:4])
-        raise MisuseError(f"{path}: {len(found)} profiles below it ({names} ...); name one of them")
+    profiles = sorted(path.rglob(f"{FOLDER_NAME}/{FILE_NAME}"))
+    if len(profiles) == 1:
+        return profiles[0]
+    if profiles:
+        names = ", ".join(str(file.relative_to(path)) for file in profiles[:4])
+        raise MisuseError(f"{path}: {len(profiles)} profiles below it ({names} ...); name one of them")
     raise MisuseError(f"{path}: no {FOLDER_NAME}/{FILE_NAME} below it; found instead: {_contents(path)}")
 
 
 def _contents(folder: Path) -> str:
-    """A few files that are there, for the error message; under graph modes there may be others but no CSV."""
+    """Some files of the folder, for the error message; graph modes may write other files but no CSV."""
     files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     if not files:
         return "nothing"
@@ -88,7 +87,7 @@ def _text_of(file: Path) -> str:
 
 
 class _Reading:
-    """One pass over a file: rows go in, a Profile comes out."""
+    """Builds a Profile from the rows of a file."""
 
     def __init__(self, header: Header, path: Path) -> None:
         self._header = header
@@ -98,7 +97,7 @@ class _Reading:
         self._has_types = False
 
     def add(self, row: RawRow) -> None:
-        """Take one row: as it stands, put in place if it is ragged, or left out."""
+        """Add one row; a ragged row is aligned with the header, or left out."""
         cells: list[str] | None = list(row.cells)
         faults = [row.fault] if row.fault else []
         if is_header(row.cells, self._header):
@@ -117,7 +116,7 @@ class _Reading:
             self._problems.append(Problem(row.line, "; ".join(faults) + "; kept"))
 
     def _record(self, line: int, cells: list[str], faults: list[str]) -> bool:
-        """Make a record of cells in place; what is unreadable goes to `faults`. False: it is no kernel."""
+        """Add the record of aligned cells; unreadable fields go to `faults`. False for a row that is no kernel."""
         field = _Fields(self._header, cells)
         name = field.optional("name") or ""
         kind = field.text("type")
@@ -153,7 +152,7 @@ class _Reading:
         return True
 
     def profile(self) -> Profile:
-        """All that was read, in time order; 19-digit start times are compared exactly, as float cannot."""
+        """The records in time order; start times of 19 digits are compared exactly, as Decimal."""
         if not self._records and not self._problems:
             self._problems.append(Problem(1, "only a header, no kernel rows"))
         ordered = sorted(self._records, key=lambda entry: entry[:2])
@@ -200,7 +199,7 @@ class _Fields:
         return None
 
     def operands(self, field: str) -> tuple[str, ...]:
-        """Operands between `;`, embedded quotes gone: `"4096,1024;1024"` -> two; N/A or no column -> none."""
+        """Operands separated by `;`, without embedded quotes: `"4096,1024;1024"` -> two; N/A or no column -> none."""
         if self.raw(field) in _NOTHING:
             return ()
         return tuple(_parts(self.text(field).split(";")))

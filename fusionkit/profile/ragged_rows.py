@@ -1,8 +1,8 @@
-"""Ragged rows: which fields are where when a row has too few or too many.
+"""Ragged rows: assign the cells of a row with too few or too many fields to columns.
 
-Files in the wild lack a field here and there, with the later ones shifted left. Every place where the gap could
-be is tried against what each column can hold; the row is kept only when all places that fit agree on name, type
-and core. What else they disagree on, durations too, is unknown and becomes empty. Otherwise it is left out.
+Real files lack a field in some rows, with the later ones shifted left. Every position of the gap is tried against
+the kind of each column. The row is kept if all positions that fit agree on name, type and core; other fields on
+which they disagree, durations included, become empty. Otherwise the row is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CELLS: dict[Kind, re.Pattern[str]] = {
 def align(cells: Sequence[str], header: Header) -> list[str] | None:
     """Put a ragged row's cells under the header's columns.
 
-    Returns `header.width` cells, "" where unknown; None when the places that fit disagree, or none fits.
+    Returns `header.width` cells, "" for unknown ones; None if no position fits, or those that fit disagree.
     """
     off = len(cells) - header.width
     if off > 0 and not any(cell.strip() for cell in cells[header.width :]):
@@ -48,7 +48,7 @@ def align(cells: Sequence[str], header: Header) -> list[str] | None:
 
 
 def _widened(cells: Sequence[str], header: Header, gap: int) -> list[list[str]]:
-    """All rows that fit with `gap` neighbouring blanks put in."""
+    """All fitting rows with `gap` adjacent empty cells inserted."""
     kinds = header.kinds
     left = _prefixes([_fits(kind, cell) for kind, cell in zip(kinds, cells, strict=False)])
     right = _prefixes([_fits(kind, cell) for kind, cell in zip(kinds[::-1], cells[::-1], strict=False)])
@@ -61,7 +61,7 @@ def _widened(cells: Sequence[str], header: Header, gap: int) -> list[list[str]]:
 
 
 def _narrowed(cells: Sequence[str], header: Header, extra: int) -> list[list[str]]:
-    """All rows that fit with `extra` + 1 neighbouring cells taken for one (an unquoted comma)."""
+    """All fitting rows with `extra` + 1 adjacent cells joined to one (an unquoted comma)."""
     kinds = header.kinds
     left = _prefixes([_fits(kind, cell) for kind, cell in zip(kinds, cells, strict=False)])
     right = _prefixes([_fits(kind, cell) for kind, cell in zip(kinds[::-1], cells[::-1], strict=False)])
@@ -74,7 +74,7 @@ def _narrowed(cells: Sequence[str], header: Header, extra: int) -> list[list[str
 
 
 def _prefixes(fits: list[bool]) -> list[bool]:
-    """Entry n says whether the first n are all True."""
+    """Entry n: whether the first n are all True."""
     answer = [True]
     for fit in fits:
         answer.append(answer[-1] and fit)

@@ -1,7 +1,7 @@
-"""Kernels that only have another name in the second profile: the same operator on the same shapes, as often.
+"""Renamed kernels: the same operator, shapes and count under another name in the candidate profile.
 
-An unchanged transpose that was launched by aclnnMul before and by aclnnInplaceCopy after looks like a new
-copy to anyone who counts names. It is none.
+An unchanged transpose that aclnnMul launched before and aclnnInplaceCopy launches now is no new copy, although its
+name says so.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class Renaming:
 def find_renamings(baseline: Profile, candidate: Profile) -> tuple[Renaming, ...]:
     """All renamings from baseline to candidate; none on a CPU, where names are op names.
 
-    A launch that lost n calls on some shapes is matched with one of the same operator (see `families.stem`)
-    that gained at least these n on the same shapes. Where the files have no shapes, the number alone has to
-    do.
+    A launch that lost n calls on some shapes is paired with one of the same operator (see `families.stem`) that
+    gained at least these n on the same shapes; without shapes in the files, by count alone.
     """
     if "cpu" in (baseline.source, candidate.source):
         return ()
@@ -55,15 +54,15 @@ def find_renamings(baseline: Profile, candidate: Profile) -> tuple[Renaming, ...
 
 
 def _match(lost: dict[Launch, Counter[_Shapes]], gained: dict[Launch, Counter[_Shapes]]) -> list[Renaming]:
-    found: list[Renaming] = []
+    renamings: list[Renaming] = []
     for launch in sorted(lost, key=lambda one: (-lost[one].total(), one)):
         gone = lost[launch]
         for other, come in gained.items():
             if stem(other[0]) == stem(launch[0]) and gone <= come:
                 come.subtract(gone)
-                found.append(Renaming(launch, other, gone.total()))
+                renamings.append(Renaming(launch, other, gone.total()))
                 break
-    return found
+    return renamings
 
 
 def _shapes_of(profile: Profile) -> dict[Launch, Counter[_Shapes]]:

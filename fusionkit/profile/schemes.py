@@ -1,4 +1,4 @@
-"""The three ways to get rid of copies that compilation added, in the order in which to try them."""
+"""The three schemes against copies that compilation added, in the order in which to try them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusionkit.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A way out. `applies` is None where the profile alone cannot say; `why` says so or gives the grounds."""
+    """A scheme; `applies` is None if the profile cannot decide; `why` gives the reason in each case."""
 
     scheme: str
     title: str
@@ -40,7 +40,7 @@ SCHEMES: tuple[tuple[str, str, str], ...] = (
 
 
 def choose_schemes(profile: Profile, verdict: Verdict, missed_sites: int | None) -> tuple[Scheme, ...]:
-    """All three schemes, with whether each applies to this profile and why; none does when no copies rose."""
+    """All three schemes, each with whether it applies and why; none applies if no copies increased."""
     answers: dict[str, tuple[bool | None, str]] = {
         "A": _repair(missed_sites),
         "B": _mixed_mode(profile),

@@ -1,1 +1,1 @@
-"""Models under investigation."""
+"""Subjects: the models under investigation."""

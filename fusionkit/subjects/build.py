@@ -1,4 +1,4 @@
-"""A subject: a model with seeded parameters and the inputs it is investigated with."""
+"""Subjects: a model with seeded parameters, and its inputs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A model and the inputs it is run with.
+    """A model and its inputs.
 
-    `inputs`: a tuple of positional or a mapping of keyword arguments. `expected_sites`: for a model outside
-    the table, how many sites of each primitive its author counted. The other fields are filled in by
-    load_subject; `spec` is None for a model outside the table, `fake` for one whose tensors hold values.
+    `inputs`: a tuple of positional or a mapping of keyword arguments. `expected_sites`: for a model outside the
+    table, the author's count of sites per primitive. load_subject sets the other fields; `spec` is None for a model
+    outside the table, `fake` is None if the tensors have values.
     """
 
     model: nn.Module = field(repr=False)
@@ -59,13 +59,13 @@ class Subject:
         return dict(self.inputs) if isinstance(self.inputs, Mapping) else {}
 
     def mode(self) -> contextlib.AbstractContextManager[Any]:
-        """What the model has to be run and compiled under: its fake mode, or nothing."""
+        """The context for running and compiling the model: its fake mode, or a null context."""
         return contextlib.nullcontext() if self.fake is None else self.fake
 
     def run(self) -> list[torch.Tensor]:
-        """One plain forward without gradients; the tensors of its output, flat.
+        """Run one forward without gradients; returns the tensors of its output, flattened.
 
-        Raises MisuseError when the output holds no tensor.
+        Raises MisuseError if the output has no tensor.
         """
         with torch.no_grad(), self.mode():
             output = self.model(*self.args, **self.kwargs)
@@ -89,9 +89,9 @@ def build_subject(
 ) -> Subject:
     """Build a row of the table with seeded parameters and inputs on `device`, in eval mode unless `train`.
 
-    Under a `fake` mode nothing is allocated and no tensor has values. The global random state and the default
-    dtype are left as they were. Nothing is fetched. Raises MisuseError when the library that defines the model
-    is missing or too old.
+    Under a `fake` mode no memory is allocated and no tensor has values. The global random state and the default dtype
+    are restored. Nothing is downloaded. Raises MisuseError if the library that defines the model is missing or too
+    old.
     """
     at = spec.at(size)
     model_class = import_class(spec.model, spec.name)
@@ -109,16 +109,16 @@ def build_subject(
 
 
 def new_fake_mode() -> FakeTensorMode:
-    """A mode under which tensors have shape, dtype and device, and neither memory nor values."""
+    """A fake mode: tensors have shape, dtype and device, but neither memory nor values."""
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
 
 
 @contextlib.contextmanager
 def converting_by_assignment() -> Iterator[None]:
-    """Let `module.to(dtype)` and its like give a module new parameters inside the block, for a factory that runs fake.
+    """Inside the block, `module.to(dtype)` and similar calls assign new parameters, for factories under a fake mode.
 
-    torch swaps the tensors under a fake parameter, and torch_npu's own version of that refuses; parameters and
-    buffers that several modules share stay shared.
+    torch swaps the tensors of a fake parameter, which torch_npu's implementation refuses. Shared parameters and buffers
+    stay shared.
     """
     original = nn.Module._apply
 
@@ -143,7 +143,7 @@ def converting_by_assignment() -> Iterator[None]:
 
 
 def import_class(path: str, subject: str) -> Any:
-    """Import `package:Class`. Raises MisuseError with the way to install the package."""
+    """Import `package:Class`. Raises MisuseError with the command that installs the package."""
     package, _, name = path.partition(":")
     remedy = "pip install 'fusionkit[models]'"
     try:
@@ -163,7 +163,7 @@ def import_class(path: str, subject: str) -> Any:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global random state, an NPU's included, inside the block, and put the old state back after it."""
+    """Seed the global random state, an NPU's included, inside the block, and restore the old state after it."""
     device = seeded_device(seed) if current_target() == "npu" else contextlib.nullcontext()
     with torch.random.fork_rng(devices=()), device:
         torch.manual_seed(seed)

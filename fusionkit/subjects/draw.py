@@ -1,6 +1,6 @@
 """Seeded values for parameters and inputs: the same on every device and, before rounding, in every dtype.
 
-A norm gain of one, or a bias of zero, hides a fusion that loses it; so nothing is left at its neutral value.
+A gain of one or a bias of zero would hide a fusion that loses it, so no parameter keeps its neutral value.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
-# Distance of a gain from one and of an offset from zero: far enough to be seen after rounding to bfloat16.
+# Distance of a gain from one and of an offset from zero: visible after rounding to bfloat16.
 NEAREST, FARTHEST = 0.06, 0.5
 
-# Which attribute of a library's model class lists the modules that its from_pretrained keeps in float32,
-# and for which dtypes: diffusers 0.42 models/modeling_utils.py from_pretrained; transformers 5.24
-# modeling_utils.py _get_dtype_plan. transformers matches a name anywhere, diffusers a whole component.
+# Library, attribute of its model classes that lists the modules kept in float32, dtypes for which it applies, and form
+# of the match: transformers matches a name anywhere, diffusers a whole component. Sources: diffusers 0.42
+# models/modeling_utils.py from_pretrained; transformers 5.24 modeling_utils.py _get_dtype_plan.
 _KEPT = (
     ("diffusers", "_keep_in_fp32_modules", (torch.bfloat16, torch.float16), r"(?:^|\.){name}(?:\.|$)"),
     ("transformers", "_keep_in_fp32_modules", (torch.float16,), "{name}"),
@@ -30,7 +30,7 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A source of tensors on `device`; each depends on the seed, its label and its shape only.
+    """Seeded random tensors on `device`; each depends on the seed, its label and its shape only.
 
     Values are drawn in float32 on the CPU, then rounded to the dtype and moved.
     """
@@ -65,7 +65,7 @@ class Draw:
         return self._place(neutral + side * (NEAREST + (FARTHEST - NEAREST) * signed.abs()), dtype)
 
     def matrix(self, label: str, shape: Sequence[int], fan_in: int, dtype: torch.dtype) -> torch.Tensor:
-        """Normal values whose variance is 1 / fan_in, so that a product keeps the magnitude of its input."""
+        """Normal values with variance 1 / fan_in, so that a matmul keeps the magnitude of its input."""
         return self._place(self._normal(label, shape) / math.sqrt(fan_in), dtype)
 
     def _normal(self, label: str, shape: Sequence[int]) -> torch.Tensor:
@@ -81,7 +81,7 @@ class Draw:
 
 
 class FormDraw(Draw):
-    """Draws under a fake mode: shape, dtype and device of each tensor, without the arithmetic behind values."""
+    """Draws under a fake mode: empty tensors of the right shape, dtype and device."""
 
     def normal(self, label: str, shape: Sequence[int], std: float = 1.0) -> torch.Tensor:
         """An empty tensor of this shape."""
@@ -108,7 +108,7 @@ class FormDraw(Draw):
 
 
 def draw_parameters(model: nn.Module, draw: Draw, *, requires_grad: bool) -> None:
-    """Replace every floating-point parameter of `model` by a drawn one; ties and float32 islands are kept.
+    """Replace every floating-point parameter of `model` by a drawn one; ties and modules kept in float32 are preserved.
 
     A vector named `weight` is a gain (around 1), any other vector an offset (around 0), anything with two
     or more dimensions a matrix. `model` was built under `draw.dtype` as default dtype.
@@ -128,12 +128,12 @@ def draw_parameters(model: nn.Module, draw: Draw, *, requires_grad: bool) -> Non
 
 
 def neutral_parameters(model: nn.Module) -> tuple[str, ...]:
-    """Names of the parameters that are all zero or all one: losing one of them would not be seen."""
-    found = []
+    """Names of the parameters that are all zero or all one, whose loss would not be detected."""
+    names = []
     for name, parameter in model.named_parameters():
         if any(bool((parameter == neutral).all()) for neutral in (0, 1)):
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
 def _draw_parameter(
@@ -148,9 +148,9 @@ def _draw_parameter(
 
 
 def _fan_in(module: nn.Module, shape: tuple[int, ...]) -> int:
-    """How many products one output sums over: all but the first axis, of experts' stacked weights the last one.
+    """Number of products per output element: the size of all axes but the first; of stacked expert weights one axis.
 
-    transformers' experts hold (experts, out, in), or (experts, in, out) where they say `is_transposed`.
+    transformers' experts are (experts, out, in), or (experts, in, out) with `is_transposed`.
     """
     if len(shape) == 3 and not isinstance(module, nn.Conv1d):
         return shape[-2] if getattr(module, "is_transposed", False) else shape[-1]
@@ -158,7 +158,7 @@ def _fan_in(module: nn.Module, shape: tuple[int, ...]) -> int:
 
 
 def _kept_in_fp32(model: nn.Module, dtype: torch.dtype) -> re.Pattern[str] | None:
-    """A pattern that finds the parameters that stay float32 when `model` is loaded in `dtype`."""
+    """A regular expression for the parameters that stay float32 if `model` is loaded in `dtype`."""
     libraries = {cls.__module__.partition(".")[0] for cls in type(model).__mro__}
     branches = []
     for library, attribute, dtypes, form in _KEPT:

@@ -225,7 +225,7 @@ _GPT_OSS = SubjectSpec(
         source="openai/gpt-oss-20b config.json; 2048 tokens",
     ),
     inputs=inputs.language,
-    # Its experts clamp gate and up and take them from even and odd columns: no site of swiglu.
+    # Its experts clamp gate and up, and take them from even and odd columns: not sites of swiglu.
     primitives=("rms_norm", "rope"),
     counters=(rotation_of_q_and_k("transformers.models.gpt_oss.modeling_gpt_oss"),),
 )

@@ -1,4 +1,4 @@
-"""The source text that implements a primitive in a model, as the eager run reached it."""
+"""The source code of a primitive in a model, located by an eager run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusionkit.subjects.source_paths import short_path
 
 @dataclass(frozen=True, slots=True)
 class ParameterSource:
-    """Where a value in a fragment comes from.
+    """The source of a value in a fragment.
 
     `kind`: "module_parameter", "module_buffer", "absent" (the module has the name but no tensor) or
     "function_input". `dtype` and `shape` are those of the first module seen, None for an input.
@@ -36,10 +36,10 @@ class ParameterSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceFragment:
-    """One piece of real source: qualified name, `file`, number of its first line, text, and where it runs.
+    """One piece of source code: qualified name, `file`, first line, text, and the modules that run it.
 
     `call_line`: the line of the call, where the primitive is a builtin or a norm that this code calls; else
-    None. `text` is "" where Python cannot find the source (code made by exec).
+    None. `text` is "" if Python cannot find the source (code made by exec).
     """
 
     primitive: str
@@ -68,8 +68,7 @@ class SourceFragment:
 def source_fragments(subject: Subject, primitive: str) -> list[SourceFragment]:
     """Run `subject` once and return the distinct pieces of source that compute `primitive`, in call order.
 
-    Empty where no counter applies. A piece that calls the primitive on two lines is listed once for each
-    line.
+    Empty if no counter applies. A piece that calls the primitive on several lines is listed once per line.
     """
     places: dict[tuple[Any, int], list[Occurrence]] = {}
     rows = counters_for(subject, (primitive,))
@@ -105,14 +104,14 @@ def _own_tensors(owner: nn.Module | None, text: str) -> list[ParameterSource]:
     if owner is None:
         return []
     read = set(re.findall(r"\bself\.(\w+)", text))
-    found = []
+    sources = []
     for kind, tensors in (("module_parameter", owner._parameters), ("module_buffer", owner._buffers)):
         for name, tensor in tensors.items():
             if name not in read:
                 continue
             if tensor is None:
-                found.append(ParameterSource(f"self.{name}", "absent"))
+                sources.append(ParameterSource(f"self.{name}", "absent"))
             else:
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                found.append(ParameterSource(f"self.{name}", kind, dtype, tuple(tensor.shape)))
-    return found
+                sources.append(ParameterSource(f"self.{name}", kind, dtype, tuple(tensor.shape)))
+    return sources

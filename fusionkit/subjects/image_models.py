@@ -129,7 +129,7 @@ _QWEN_IMAGE = SubjectSpec(
         source="Qwen/Qwen-Image transformer/config.json; 1328 x 1328 pixels, 512 text tokens",
     ),
     inputs=image_inputs.qwen_image,
-    # What the last block makes of the text is used by nothing: the eager run counts a gelu and a modulated
+    # The last block's text output is unused: the eager run counts a gelu and a modulated
     # norm in it that no graph has. So neither has a count of the sites to expect.
     primitives=("rms_norm", "rope"),
     counters=(rotation("diffusers.models.transformers.transformer_qwenimage:apply_rotary_emb_qwen"),),

@@ -1,8 +1,8 @@
-"""The keyword arguments of each subject's forward, as its own pipeline or generation loop would pass them.
+"""The keyword arguments of each subject's forward, as its pipeline or generation loop passes them.
 
-A builder gets the model's configuration, the extent of the inputs and a source of seeded tensors, and returns
-keyword arguments that make the output plain: a tuple of tensors, no cache. The builders of the diffusion
-models stand in image_inputs and video_inputs.
+A builder gets the model's configuration, the extent of the inputs and a draw of seeded tensors, and returns keyword
+arguments that make the output a tuple of tensors without a cache. The builders of the diffusion models are in
+image_inputs and video_inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class InputDraw(Protocol):
-    """A source of tensors that depend on the seed and on their label only; on the subject's device."""
+    """Seeded random tensors on the subject's device; each depends on the seed and its label only."""
 
     def normal(self, label: str, shape: Sequence[int], std: float = 1.0) -> Any:
         """Standard normal values times `std`, in the subject's dtype."""

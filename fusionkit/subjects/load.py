@@ -1,4 +1,4 @@
-"""From a name to a subject: a row of the table, or a factory of the user's own."""
+"""Load a subject: a row of the table, or the user's factory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_subject(
 ) -> Subject:
     """Build the subject `name_or_factory` on `device`, by default the one of this process's target.
 
-    On target npu-dry everything is built from fake tensors, and so is a full size of the table on target cpu.
+    On target npu-dry, and for the full sizes of the table on target cpu, the tensors are fake.
 
     A string is a name of the table (`flux`) or `module:factory`, imported from sys.path and the working
     folder; a callable is such a factory itself. `factory(size, dtype)` returns `(nn.Module, kwargs)` or a
@@ -83,7 +83,7 @@ def load_subject(
 
 
 class UserCode:
-    """A block that runs a user's code: what it raises becomes one MisuseError with type, text and place."""
+    """A context for user code: an error becomes one MisuseError with type, text and place."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -105,7 +105,7 @@ class UserCode:
 
 
 def _last_line_of_theirs(trace: TracebackType | None) -> str:
-    """Where the user's own code was when the error left it: " at file:line", or ""."""
+    """The last line of user code in the error's traceback: " at file:line", or ""."""
     for frame in reversed(traceback.extract_tb(trace)):
         if (
             frame.filename != __file__
@@ -157,7 +157,7 @@ def _import_factory(path: str) -> Factory:
 
 
 def _call(factory: Factory, size: str, dtype: str) -> Any:
-    """Call `factory` with dtype as torch.dtype, or by name where it asks for a string."""
+    """Call `factory` with dtype as torch.dtype, or by name if it expects a string."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except ValueError:
@@ -219,7 +219,7 @@ def _name_of(factory: Factory) -> str:
 
 @contextlib.contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """Put the working folder on sys.path inside the block, as `python -m` does, where it is not there yet."""
+    """Put the working folder on sys.path inside the block, as `python -m` does."""
     folder = os.getcwd()
     added = folder not in sys.path and "" not in sys.path
     if added:

@@ -1,4 +1,4 @@
-"""Watch one eager forward: which counter rows fire, in which module, on which line; then put all back."""
+"""Record one eager forward: which counters match, in which module, on which line."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _MODULE_CALL = nn.Module.__call__.__code__.co_filename
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One counted call. `code` implements the primitive; `line` is its first or, in a caller, the call's.
+    """One counted call. `code` implements the primitive; `line` is its first line or, in a caller, that of the call.
 
-    `module`: path of the innermost module that was running. `owner`: the module whose method `code` is, if
-    any. `namespace`: name of the Python module that defines `code`. `caller`: `file:line` outside torch
-    that called.
+    `module`: path of the innermost running module. `owner`: the module whose method `code` is, if any. `namespace`:
+    name of the Python module that defines `code`. `caller`: `file:line` of the caller outside torch.
     """
 
     primitive: str
@@ -43,7 +42,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Recorder:
-    """Collects occurrences; the lists `running` and `open` say where the forward stands."""
+    """Collects occurrences; `running` and `open` track the running modules and the open sites."""
 
     occurrences: list[Occurrence] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
@@ -71,16 +70,15 @@ class Recorder:
             holder = frame.f_locals.get("self")
             owner = holder if isinstance(holder, nn.Module) else None
         place = f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
-        found = Occurrence(row.primitive, module, code, namespace, line, owner, place)
-        self.occurrences.extend([found] * sites)
+        occurrence = Occurrence(row.primitive, module, code, namespace, line, owner, place)
+        self.occurrences.extend([occurrence] * sites)
 
 
 def record(subject: Subject, rows: Sequence[SiteCounter]) -> list[Occurrence]:
     """Run `subject` once, eagerly and without gradients, and return what `rows` counted, in call order.
 
-    Hooks, functions, buffers and the random state are as before when this returns or raises. While it runs,
-    the counted functions are replaced in the whole process: not for use beside another thread that runs
-    models.
+    Hooks, functions, buffers and the random state are restored. Counted functions are replaced in the whole process
+    meanwhile: not thread-safe.
     """
     recorder = Recorder()
     with contextlib.ExitStack() as stack:
@@ -98,7 +96,7 @@ def record(subject: Subject, rows: Sequence[SiteCounter]) -> list[Occurrence]:
 
 @contextlib.contextmanager
 def _module_hooks(model: nn.Module, rows: Sequence[SiteCounter], recorder: Recorder) -> Iterator[None]:
-    """Hook every module: keep the stack of running modules, and count those that a module row matches."""
+    """Hook every module: maintain the stack of running modules, and count those that a ModuleCounter matches."""
     handles = []
     try:
         for path, module in model.named_modules():
@@ -135,7 +133,7 @@ def _left(matching: Sequence[ModuleCounter], recorder: Recorder) -> Callable[[nn
 
 @contextlib.contextmanager
 def _function_wrapped(row: FunctionCounter, path: str, recorder: Recorder) -> Iterator[None]:
-    """Replace the function at `path`, wherever a loaded module has bound it, by one that counts and calls it."""
+    """Replace the function at `path`, in every loaded module that binds it, by a counting wrapper."""
     home, _, qualname = path.partition(":")
     holder, _, name = qualname.rpartition(".")
     owner = sys.modules.get(home)
@@ -166,7 +164,7 @@ def _function_wrapped(row: FunctionCounter, path: str, recorder: Recorder) -> It
 
 
 def _bindings(function: Any) -> Iterator[tuple[ModuleType, str]]:
-    """Every (loaded module, name) that holds `function`; the C extension that defines it is left alone."""
+    """Every (loaded module, name) bound to `function`, except in the C extension that defines it."""
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType) and not module.__name__.startswith("torch._C"):
             for name, value in list(vars(module).items()):
@@ -176,7 +174,7 @@ def _bindings(function: Any) -> Iterator[tuple[ModuleType, str]]:
 
 @contextlib.contextmanager
 def _buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Put back the buffers that a forward in training mode changes, such as running statistics."""
+    """Restore the buffers that a forward in training mode changes, such as running statistics."""
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()] if model.training else []
     try:
         yield
@@ -195,8 +193,8 @@ def _calling_frame() -> FrameType:
 
 
 def _outside_torch(frame: FrameType) -> FrameType:
-    """The innermost frame from `frame` on that is not torch's own code."""
-    found: FrameType | None = frame
-    while found is not None and short_path(found.f_code.co_filename).startswith("torch/"):
-        found = found.f_back
-    return found or frame
+    """The innermost frame, from `frame` outwards, that is not torch's code."""
+    outer: FrameType | None = frame
+    while outer is not None and short_path(outer.f_code.co_filename).startswith("torch/"):
+        outer = outer.f_back
+    return outer or frame

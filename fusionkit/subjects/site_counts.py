@@ -1,6 +1,6 @@
-"""How many sites of each primitive a model has, counted in eager mode: what graph hits are held against.
+"""The sites of each primitive in a model, counted in eager mode without looking at a graph.
 
-Nothing here looks at a traced graph.
+Hits in the graph are compared with these counts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from fusionkit.subjects.table import SUBJECTS
 class ExpectedSite:
     """One place where the eager model computes `primitive`.
 
-    `module`: dotted path, as in named_modules, of the innermost module at work; "" is the model itself.
-    `source`: `file:line` of the code that holds the math: first line of a forward or function, or the line
-    of the call where the math is a builtin or lies in the caller. `caller`: `file:line` of the innermost
-    frame outside torch that led there. `ordinal`: number of the site among those of its primitive, in call
-    order, from 0.
+    `module`: dotted path, as in named_modules, of the innermost running module; "" is the model itself. `source`:
+    `file:line` of the math: first line of a forward or function, or the line of the call if the math is a builtin or
+    in the caller. `caller`: `file:line` of the innermost calling frame outside torch. `ordinal`: index of the site
+    among those of its primitive, in call order, from 0.
     """
 
     primitive: str
@@ -47,11 +46,11 @@ class ExpectedSite:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCount:
-    """The expected number of sites of one primitive, and what it rests on.
+    """The expected number of sites of one primitive, and its sources.
 
-    `sites`: the counted sites, None where no counter applies. `declared`: what the subject's author says,
-    None where nothing is said. `complete`: the counters are known to see every site of this model (a row of
-    the table); otherwise they give a lower bound.
+    `sites`: the counted sites, None if no counter applies. `declared`: the author's number, None without one.
+    `complete`: the counters cover every site of this model (a row of the table); otherwise the count is a lower
+    bound.
     """
 
     primitive: str
@@ -66,14 +65,14 @@ class ExpectedCount:
 
     @property
     def expected(self) -> int | None:
-        """The number to hold hits against: a complete count, else the author's, else the lower bound."""
+        """The number to compare hits with: a complete count, else the author's, else the lower bound."""
         if self.complete or self.declared is None:
             return self.counted
         return self.declared
 
     @property
     def contradiction(self) -> str | None:
-        """Why count and declaration cannot both be right, or None."""
+        """The contradiction between count and declaration, or None."""
         counted, declared = self.counted, self.declared
         if counted is None or declared is None or counted == declared:
             return None
@@ -99,23 +98,22 @@ def count_sites(
 ) -> dict[str, list[ExpectedSite] | None]:
     """Run `subject` once in eager mode and count its sites by module hooks and function wrappers.
 
-    `primitives`: which ones to answer for; by default those that the subject's row names, or every
-    primitive that has a counter. The answer is None where no counter applies: a primitive that the row does
-    not name, or, for a model outside the table, one of which the generic counters saw nothing. The model,
-    its hooks and the libraries' functions are as before. Raises whatever the model's forward raises.
+    `primitives`: those to count; by default those of the subject's row, or all with a counter. The value is None if no
+    counter applies: for a primitive that the row does not name or, for a model outside the table, one without any
+    counted call. The model, its hooks and the libraries' functions are restored. Errors of the forward pass through.
     """
-    asked = tuple(primitives) if primitives is not None else asked_by_default(subject)
-    rows = counters_for(subject, asked)
-    found: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
+    names = tuple(primitives) if primitives is not None else default_primitives(subject)
+    rows = counters_for(subject, names)
+    sites_of: dict[str, list[ExpectedSite]] = {row.primitive: [] for row in rows}
     for occurrence in record(subject, rows) if rows else []:
-        sites = found[occurrence.primitive]
+        sites = sites_of[occurrence.primitive]
         source = f"{short_path(occurrence.code.co_filename)}:{occurrence.line}"
         sites.append(
             ExpectedSite(occurrence.primitive, occurrence.module, source, occurrence.caller, len(sites))
         )
     if subject.spec is None:
-        return {name: found.get(name) or None for name in asked}
-    return {name: found.get(name) for name in asked}
+        return {name: sites_of.get(name) or None for name in names}
+    return {name: sites_of.get(name) for name in names}
 
 
 def expected_counts(subject: Subject, primitives: Sequence[str] | None = None) -> dict[str, ExpectedCount]:
@@ -137,8 +135,8 @@ def expected_counts(subject: Subject, primitives: Sequence[str] | None = None) -
     }
 
 
-def asked_by_default(subject: Subject) -> tuple[str, ...]:
-    """The primitives that the subject's row names, or all that have a counter."""
+def default_primitives(subject: Subject) -> tuple[str, ...]:
+    """The primitives of the subject's row; for a model outside the table all with a counter."""
     return primitives() if subject.spec is None else subject.spec.primitives
 
 
@@ -156,7 +154,7 @@ def primitives() -> tuple[str, ...]:
 
 
 def counters_for(subject: Subject, chosen: Sequence[str]) -> tuple[SiteCounter, ...]:
-    """The counters for the primitives in `chosen` that are right for `subject`."""
+    """The counters for the primitives in `chosen` that are valid for `subject`."""
     if subject.spec is None:
         return tuple(counter for counter in counters() if counter.primitive in chosen and counter.anywhere)
     covered = set(chosen) & set(subject.spec.primitives)

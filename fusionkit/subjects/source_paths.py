@@ -1,4 +1,4 @@
-"""Where a piece of code stands, spelled without the machine's own folders."""
+"""Source paths without the machine's own folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_installed(path: str) -> bool:
 
 
 def short_path(path: str) -> str:
-    """`path` relative to the interpreter's package folders or the working folder, where it lies below one."""
+    """`path` relative to the interpreter's package folders or the working folder, if it is below one."""
     for root in (*_ROOTS, f"{Path.cwd()}/"):
         if path.startswith(root):
             return path[len(root) :]

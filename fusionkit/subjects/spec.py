@@ -1,4 +1,4 @@
-"""What a row of the table of subjects holds."""
+"""The rows of the table of subjects."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ InputBuilder = Callable[[Mapping[str, Any], Mapping[str, int], InputDraw], dict[
 class SizeSpec:
     """One size of a subject.
 
-    `config`: what the model class (or its configuration class) is built from. `extent`: how many tokens,
-    frames, rows and columns the inputs have. `source`: where the numbers come from.
+    `config`: arguments of the model class or its configuration class. `extent`: numbers of tokens, frames, rows and
+    columns of the inputs. `source`: source of the numbers.
     """
 
     config: Mapping[str, Any]
@@ -31,10 +31,9 @@ class SizeSpec:
 class SubjectSpec:
     """One row of the table.
 
-    `model` and `configuration` are `package:Class`; a model without a configuration class takes the values
-    directly. `inputs` builds the keyword arguments of forward. `primitives` are the ones whose sites the counters of
-    the table of fusions and of the subjects count completely in this model; one that is not named has no
-    independent count. `counters` are for the functions of this model's own library module.
+    `model` and `configuration` are `package:Class`; a model without a configuration class takes the values directly.
+    `inputs` builds the keyword arguments of forward. `primitives`: those whose sites the counters count completely in
+    this model; others have no independent count. `counters`: counters for functions of this model's library module.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 A tiny configuration has the architecture and the op constraints of the full one (even head sizes, rotary
 axes that add up to the head size, grouped key/value heads); only widths, depths and token counts differ.
-The rows stand in image_models, video_models, language_models and expert_models.
+The rows are in image_models, video_models, language_models and expert_models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The smallest module around a site, with the inputs that the model gives it: what a unit graph is made of."""
+"""Units: the smallest module around a site, with its inputs from the model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fusionkit.subjects.site_counts import ExpectedSite
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One module of a subject as a subject of its own; `path` is where it stands in the model."""
+    """One module of a subject as a separate subject; `path` is its path in the model."""
 
     path: str
     subject: Subject
 
 
 def extract_units(subject: Subject, sites: Sequence[ExpectedSite]) -> list[Unit]:
-    """One unit for each distinct class among the modules that hold the sites' math, in call order.
+    """One unit for each distinct module class that contains the math of a site, in call order.
 
-    Where the math lies in the caller of the counted module (a norm that its block scales and shifts), the
-    unit is that caller. The inputs are copies of those of one plain forward.
+    If the math is in the caller of the counted module (a norm that its block scales and shifts), the unit is that
+    caller. The inputs are copied from one forward of the model.
     """
     modules = dict(subject.model.named_modules())
     paths: dict[tuple[type, str], str] = {}
@@ -48,7 +48,7 @@ def extract_units(subject: Subject, sites: Sequence[ExpectedSite]) -> list[Unit]
 
 
 class _Called(nn.Module):
-    """A module that takes its positional arguments by name, so that one mapping holds all inputs."""
+    """A wrapper that takes positional arguments by name, so that one mapping has all inputs."""
 
     def __init__(self, module: nn.Module, count: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def _named(args: Sequence[Any]) -> dict[str, Any]:
 
 
 def _holder(site: ExpectedSite, modules: Mapping[str, nn.Module]) -> str:
-    """The module whose forward holds the line `site.source`: the counted module, or the nearest one around it."""
+    """Path of the module whose forward contains `site.source`: the counted module, or the nearest one around it."""
     path = site.module
     while path and not _holds(modules[path], site.source):
         path = path.rpartition(".")[0]
@@ -84,7 +84,7 @@ def _holds(module: nn.Module, source: str) -> bool:
 def _inputs_of(
     subject: Subject, wanted: Mapping[str, nn.Module]
 ) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The first call's arguments of each wanted module, in one plain forward."""
+    """The arguments of the first call of each wanted module in one forward."""
     kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
 
     def keep(path: str) -> Any:

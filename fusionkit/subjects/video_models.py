@@ -50,7 +50,7 @@ _WAN = SubjectSpec(
     ),
     inputs=video_inputs.wan,
     # Its rotary function is local to WanAttnProcessor.__call__, and its modulated norms are float32
-    # islands: no wrapper and no class of torch.nn singles them out, so neither has an independent count
+    # islands: no counter identifies them, so neither has an independent count
     # here.
     primitives=("rms_norm", "gelu"),
 )

@@ -1,5 +1,5 @@
-"""0 hits, although the two formulas are equal on paper. The matcher compares operands by their place and does not know that a
-product commutes.
+"""0 hits, although the two formulas are mathematically equal. The matcher compares operands by position and does not know that
+a product commutes.
 
 Swap the operands in the pattern.
 """

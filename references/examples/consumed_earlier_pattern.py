@@ -1,5 +1,5 @@
-"""Fewer hits than before, since another fusion was switched on or moved forward: it is tried first and takes nodes of the site.
-Here a fusion of the scale alone stands before the whole norm.
+"""Fewer hits than before, since another fusion was enabled or moved forward: it is matched first and rewrites nodes of the site.
+Here a fusion of the scale alone precedes the whole norm.
 
 Register the longer fusion before the shorter one, or leave the shorter one out.
 """

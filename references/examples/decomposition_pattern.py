@@ -1,8 +1,8 @@
-"""0 hits, and the search part reads just like the model. One side has an op of another level: a prims op, or a composite op
-that the other side has in parts. Often the pattern was traced with another table than the model, or copied from a dump that
-Inductor's table had gone over. The second answer below is about the file that hits, traced with Inductor's table.
+"""0 hits, although the search part is written like the model. One side has an op of another level: a prims op, or a composite
+op that the other side has decomposed. Often the pattern was traced with another table than the model, or copied from a dump
+after Inductor's decompositions. The second output below is for the file that hits, traced with Inductor's table.
 
-Write the op that stands in the graph, or trace the pattern with the table that the model's compile uses.
+Write the op of the graph, or trace the pattern with the decomposition table of the model's compile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""0 hits, with a dim that means the same. Dims are literals: `-1` and `2` are not equal for the matcher. torch.nn.RMSNorm
+"""0 hits with an equivalent dim. Dims are literals: `-1` and `2` are not equal for the matcher. torch.nn.RMSNorm
 leaves a positive dim in the graph, a norm written by hand usually `-1`.
 
 Write `x.dim() - 1` where the graph's dim is positive: the matcher traces the pattern again at the site's own rank.

@@ -1,7 +1,7 @@
-"""0 hits, or hits in float32 only. A cast stands on one side and not on the other, or at another place, or goes to another
-dtype. In float32 such a cast vanishes from the trace, which is why a unit test in float32 does not show it.
+"""0 hits, or hits in float32 only. A cast is on one side only, at another place, or to another dtype.
+In float32 such a cast vanishes from the trace, so that a unit test in float32 does not detect it.
 
-Put the cast where the graph has it. The output's cast is best left in: it tells where the site ends.
+Put the cast where the graph has it. Keep the output's cast in the pattern: it marks the end of the site.
 """
 
 from __future__ import annotations

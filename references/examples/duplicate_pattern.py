@@ -1,7 +1,7 @@
-"""0 hits, with a variant that is right. An equal one stands before it in the group, and its replacement does not fit; the matcher
-holds equal patterns once, so the second is never tried. The same happens between two files.
+"""0 hits with a correct variant. An equal one precedes it in the group, and its replacement does not fit; the matcher registers
+equal patterns once, so the second is never tried. The same happens between two files.
 
-Take one of the two out. Variants have to differ in what they search for, not in what they put in.
+Remove one of the two. Variants have to differ in the search part, not only in the replacement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Hits at one length, 0 at another. A size is written out that varies: in a view, a reshape, a split or a slice. Sizes are
-literals too.
+"""Hits at one length, 0 at another. A size that varies is written as a literal: in a view, a reshape, a split or a slice. Sizes
+are literals too.
 
-Compute the size from the inputs' shape, as `x.shape[1]`. Where no input tells it, use a GraphPatternEntry with `Ignored()`
+Compute the size from the inputs' shape, as `x.shape[1]`. If no input determines it, use a GraphPatternEntry with `Ignored()`
 sizes, which is also what `repair` writes if sites differ in a way that it cannot compute.
 """
 

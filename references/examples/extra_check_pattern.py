@@ -1,8 +1,8 @@
-"""The matcher takes the site and nothing is replaced: the replacement does not fit. It raises there, gives another shape or
-dtype, or breaks a documented limit of its op. Here the pattern begins behind the cast, so the op would get a float32 input
-with a bfloat16 gain. Without this check the model would run, and print garbage or lose what the fusion gains.
+"""The matcher matches the site and nothing is rewritten: the replacement does not fit. It raises there, gives another shape or
+dtype, or violates a documented limit of its op. Here the pattern begins after the cast, so the op would get a float32 input
+with a bfloat16 gain. Without this check the model would run with wrong numbers, or lose the benefit of the fusion.
 
-Mend what the reason says. Here: begin the pattern before the cast.
+Correct the fault that the reason names. Here: begin the pattern before the cast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Fewer hits than sites: those where an inner value is used outside the pattern too, here the scale that the model gives back
-for a log. After the replacement that value would be gone, so the matcher refuses.
+"""Fewer hits than sites: missed are those whose inner value is also used outside the pattern, here the scale that the model
+returns for a log. The rewrite would remove that value, so the matcher refuses.
 
-End the pattern before that node, or give the value back as an output of pattern and replacement; where the use is only a
-log, take it out of the model. `repair` does not choose between these, and offers nothing:
+End the pattern before that node, or return the value as an output of pattern and replacement; if the use is only a log,
+remove it from the model. `repair` does not choose between these, and offers nothing:
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """0 hits, or no row at all for the pattern: its flag is off in the config of this compile.
 
-Switch the flag on in config.FusionPatterns.
+Set the flag in config.FusionPatterns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""0 hits, and op and operands are right. The pattern's call has a keyword argument that the graph's call lacks, or the reverse.
+"""0 hits, although op and operands are correct. The pattern's call has a keyword argument that the graph's lacks, or vice versa.
 
-Leave the keyword argument out, or give it. Where it varies between sites, end the pattern before the call.
+Remove the keyword argument, or add it. If it varies between sites, end the pattern before the call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""0 hits on this model, hits on another one. A node stands on one side only: here the gain `1 + weight` of Gemma's norm, which
-torch.nn.RMSNorm does not have. A clone or a reshape that one side lacks shows in the same way.
+"""0 hits in this model, hits in another one. A node is on one side only: here the gain `1 + weight` of Gemma's norm, which
+torch.nn.RMSNorm does not have. A clone or a reshape on one side only has the same effect.
 
-Drop the node, or add the one that the graph has. Where both forms occur, write one variant for each.
+Remove the node, or add the one of the graph. If both forms occur, write one variant for each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""0 hits with a file that hits in every trial: the compile was never told of it, or the class does not stand in the file's list.
+"""0 hits with a file that hits in every trial: the compile does not load it, or the class is not in the file's list.
 
 Name the file in the config's `pattern_files`, or put the class into the `...PatternGroup` list.
 """

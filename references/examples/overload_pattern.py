@@ -1,4 +1,4 @@
-"""0 hits, and the op is right. It is another overload of that op: `mean + eps` gives `add.Tensor`, torch.nn.RMSNorm's
+"""0 hits, although the op is correct. It is another overload of that op: `mean + eps` gives `add.Tensor`, torch.nn.RMSNorm's
 decomposition gives `add.Scalar`.
 
 Call the overload by its full name, `torch.ops.aten.add.Scalar`.

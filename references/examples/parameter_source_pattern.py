@@ -1,8 +1,8 @@
-"""0 hits, and the variant takes no part at all. The search part holds a tensor of its own: a weight in a closure, an attribute of
-a module, `torch.tensor(1e-6)`. In its trace that is a `get_attr`, and no node of a model equals that.
+"""0 hits, and the variant is not used at all. The search part contains its own tensor: a weight in a closure, an attribute of a
+module, `torch.tensor(1e-6)`. In its trace that is a `get_attr`, which matches no node of a model.
 
 Make the weight an argument of pattern and replacement. An argument matches any node, a placeholder as well as a `get_attr`;
-which of the two stands in the graph is no cause of a miss.
+which of the two the graph has causes no miss.
 """
 
 from __future__ import annotations

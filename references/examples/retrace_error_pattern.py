@@ -1,5 +1,5 @@
-"""0 hits, while the unit test passes: the site's rank or size is not the one of `inputs()`, and the search function raises when
-the matcher traces it again there. torch swallows what it raises.
+"""0 hits, while the unit test passes: the site's rank or size differs from that of `inputs()`, and the search function raises
+when the matcher traces it again there. torch ignores the error.
 
 Write the search part for any rank and size: `x.shape[-1]`, `x.dim() - 1`, `x.shape[:-1]`.
 """

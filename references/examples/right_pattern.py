@@ -1,4 +1,4 @@
-"""An RMSNorm as it stands in the graph of small_models:norm: what the other files are one change away from."""
+"""An RMSNorm as in the graph of small_models:norm; the other files differ from it by one change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""0 hits, and nothing of the kind was looked at: the op that ends the pattern, from which the matcher starts, occurs nowhere in
-the graph. Either the pattern is for another model, or a compile pass took the op away.
+"""0 hits, and the matcher examined no node: the op that ends the pattern, from which the matcher starts, does not occur in the
+graph. Either the pattern is for another model, or a compile pass removed the op.
 
-Dump the graph (`fusionkit capture SUBJECT --out FILE.json`) and end the pattern in an op that is there.
+Dump the graph (`fusionkit capture SUBJECT --out FILE.json`) and end the pattern in an op of the graph.
 """
 
 from __future__ import annotations

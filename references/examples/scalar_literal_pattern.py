@@ -1,7 +1,7 @@
-"""0 hits with the very eps that the model's code says. A number in the graph is another one: torch.nn.RMSNorm's trace holds
-float32(1e-06), which is not 1e-06. A power, a factor or a clamp's bound shows in the same way.
+"""0 hits with the eps of the model's code. The number in the graph differs: torch.nn.RMSNorm's trace has float32(1e-06), which
+is not 1e-06. A power, a factor or a clamp's bound can differ in the same way.
 
-Do not write the number down at all: make it an argument with a default and name it in `scalars()`
+Do not write the number as a literal: make it an argument with a default and name it in `scalars()`
 ([pattern files](pattern-files.md#scalars)), and it is read from the graph at every site.
 """
 

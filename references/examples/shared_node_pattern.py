@@ -1,5 +1,5 @@
-"""0 hits, and every single node is right. The pattern computes a value twice that the graph computes once and uses twice, or
-the reverse. The trace merges nothing, and the matcher wants as many nodes as it was given.
+"""0 hits, although every single node is correct. The pattern computes a value twice that the graph computes once and uses twice,
+or the reverse. Tracing merges no nodes, and the matcher requires the same number of nodes.
 
 Compute the value once and use it twice.
 """

@@ -1,4 +1,4 @@
-"""A backend with a cache of its own, in the shape of MindIE-SD's: what it served once, its pattern pass never sees again.
+"""A backend with its own cache, like MindIE-SD's: its pattern pass never gets a graph that was served from the cache.
 
 Empty the cache, or compile once without it. With Inductor: TORCHINDUCTOR_FORCE_DISABLE_CACHES=1.
 """

@@ -1,7 +1,7 @@
-"""0 hits, and the variant takes no part: an argument of `pattern()` does not show up in its trace. The matcher cannot bind
-it, and raises at the first match unless it is kept away. Often a bias that the model has as None.
+"""0 hits, and the variant is not used: an argument of `pattern()` does not occur in its trace. The matcher cannot bind it,
+and would raise at the first match. Often it is a bias that is None in the model.
 
-Take the argument out of `inputs()`, `pattern()` and `replacement()`.
+Remove the argument from `inputs()`, `pattern()` and `replacement()`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""0 hits in one window, and all of them in the other. Freezing rewrites the graph: on torch 2.13 it turns views into reshapes, so
+"""0 hits in one window, all hits in the other. Freezing rewrites the graph: on torch 2.13 it turns views into reshapes, so
 that a pattern with a view hits before freezing and misses after it.
 
-Apply the pattern in the window in which it hits (`window` of the config). A traced pattern cannot hold the reshape: it comes
-out as a view whatever was called. For the window after freezing, take a GraphPatternEntry.
+Apply the pattern in the window in which it hits (`window` of the config). A traced pattern cannot contain the reshape: tracing
+turns it into a view. For the window after freezing, use a GraphPatternEntry.
 """
 
 from __future__ import annotations

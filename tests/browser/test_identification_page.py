@@ -39,7 +39,7 @@ def test_the_page_of_a_run_is_whole(model, tmp_path, open_archived):
     page.assert_whole()
     assert "npu_rms_norm(" in page.text
     assert "stopped for confirmation" in page.text
-    chosen = next(table["text"] for table in page.tables if "What can be chosen" in table["text"])
+    chosen = next(table["text"] for table in page.tables if "Selectable and chosen" in table["text"])
     assert [line.split("\t")[0] for line in chosen.splitlines() if "npu_" in line and "\t" in line].count(
         "True"
     ) == 1

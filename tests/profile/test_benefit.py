@@ -30,19 +30,19 @@ def findings(
 
 
 def causes(*args: object, **how: object) -> list[str]:
-    return [cause for cause, finding in findings(*args, **how).items() if finding.found]  # type: ignore[arg-type]
+    return [cause for cause, finding in findings(*args, **how).items() if finding.shows]  # type: ignore[arg-type]
 
 
 def test_a_clean_fusion_has_no_cause() -> None:
     assert causes(fused()) == []
-    assert all(finding.found is False for finding in findings(fused()).values())
+    assert all(finding.shows is False for finding in findings(fused()).values())
 
 
 def test_r1_casts_on_both_sides() -> None:
     found = findings(fused(record("Cast"), after=True))
-    assert [cause for cause, finding in found.items() if finding.found] == ["R1"]
+    assert [cause for cause, finding in found.items() if finding.shows] == ["R1"]
     assert found["R1"].count == 2 * SITES
-    assert found["R5"].found is None
+    assert found["R5"].shows is None
 
 
 def test_r1_needs_new_casts_beside_the_fused_kernels() -> None:
@@ -65,22 +65,22 @@ def test_r2_needs_new_slices() -> None:
 
 
 def test_r2_without_shapes_is_open() -> None:
-    assert findings(fused(record("Slice")))["R2"].found is None
+    assert findings(fused(record("Slice")))["R2"].shows is None
 
 
 def test_r3_tensor_moves_between() -> None:
     found = findings(fused(record("TensorMove"), before=False, after=True))
-    assert found["R3"].found
+    assert found["R3"].shows
     assert found["R3"].count == SITES
     assert "other patterns off" in found["R3"].reason
-    assert not found["R1"].found
+    assert not found["R1"].shows
 
 
 def test_r4_fewer_kernels_than_matches() -> None:
     found = findings(fused(), sites=SITES + 1)["R4"]
-    assert (found.found, found.count) == (True, 1)
-    assert findings(fused(), sites=None)["R4"].found is None
-    assert findings([record("MatMulV2")], sites=3)["R4"].found is True
+    assert (found.shows, found.count) == (True, 1)
+    assert findings(fused(), sites=None)["R4"].shows is None
+    assert findings([record("MatMulV2")], sites=3)["R4"].shows is True
 
 
 def test_r5_a_slow_kernel_without_helpers() -> None:
@@ -90,12 +90,12 @@ def test_r5_a_slow_kernel_without_helpers() -> None:
 
 def test_r5_is_never_judged_on_a_cpu() -> None:
     diff = diff_profiles(profile(cpu("aten::pow", "Pows")), profile(cpu("npu::npu_rms_norm", "RmsNorm")))
-    found = {finding.cause: finding.found for finding in find_root_causes(diff, "rms_norm", 1)}
+    found = {finding.cause: finding.shows for finding in find_root_causes(diff, "rms_norm", 1)}
     assert found == {"R1": False, "R2": False, "R3": False, "R4": False, "R5": None}
 
 
 def test_without_the_fused_kernel_nothing_is_decided() -> None:
-    assert [finding.found for finding in findings([record("MatMulV2")], sites=None).values()] == [None] * 5
+    assert [finding.shows for finding in findings([record("MatMulV2")], sites=None).values()] == [None] * 5
 
 
 def test_net_is_new_minus_gone() -> None:

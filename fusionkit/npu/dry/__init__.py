@@ -1,1 +1,1 @@
-"""The npu-dry target: the real torch_npu wheel on a stand-in for CANN that computes nothing."""
+"""Target npu-dry: the real torch_npu wheel on a stand-in for CANN that computes nothing."""

@@ -1,4 +1,4 @@
-"""Activation: the cache is prepared, torch_npu is imported on the stand-in, and every computation is refused."""
+"""Activation of npu-dry: prepare the cache, import torch_npu on the stand-in, refuse every computation."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Activated:
 def activate(tell: Tell = lambda _: None) -> Activated:
     """Prepare the cache, load the stand-in, import torch_npu and refuse every computation.
 
-    A stand-in is started in a process of its own first, once. Raises MisuseError in one line where it comes too late
-    in this process, cannot be had on this machine, or ends the process.
+    The first start of a stand-in happens in a child process. Raises MisuseError if activation comes too late in this
+    process, is not possible on this machine, or aborts the child process.
     """
     refuse_late_activation("npu-dry")
     prepared = prepare(tell)

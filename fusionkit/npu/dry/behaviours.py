@@ -1,9 +1,9 @@
-"""What the stand-in's functions do: a literal table. Whatever is not in it fails.
+"""Behaviours of the stand-in's functions: a literal table. A function outside it fails.
 
 Names and argument lists are those of the public AscendCL headers (acl/acl_base.h, acl_rt.h, acl_op_compiler.h,
-acl_prof.h). A function that is named here does bookkeeping only: it starts, finds the device, hands out
-handles and host memory, and brings constants of the model from host memory to what stands for device memory.
-Nothing here launches, computes, or brings a value back.
+acl_prof.h). The functions of the table do bookkeeping only: they initialise, report the device,
+allocate handles and host memory, and copy constants of the model from host memory to memory that represents the
+device's. None launches a kernel, computes, or copies a value back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from dataclasses import dataclass
 REFUSED = 200001
 OUT_OF_MEMORY = 207001  # ACL_ERROR_RT_MEMORY_ALLOCATION
 
-# A function of torch itself that torch_npu takes from the stand-in, which is loaded before it. libtorch_npu registers the
-# keys of its allocator's configuration when it is loaded; a CUDA build of torch has registered keys of the same names by
-# then, and torch ends the process for a key that stands twice. On the stand-in, whose allocator nobody configures,
-# torch_npu's keys get a set of their own.
+# A function of torch that the stand-in overrides for torch_npu. libtorch_npu registers the keys of its allocator's
+# configuration when it is loaded; a CUDA build of torch has keys of the same names, and torch aborts on a duplicate
+# key. The stand-in gives torch_npu's keys, which are unused there, a separate set.
 CONFIGURATION_KEYS = "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig14getMutableKeysB5cxx11Ev"
 
 # torch_npu appends this to the error of a call that failed.
@@ -28,7 +27,7 @@ REFUSAL = "npu-dry computes nothing: it shows graphs, shapes and dtypes; use tar
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """One function in C: result type, parameters, body, and why it may succeed."""
+    """One function in C: result type, parameters, body, and the reason why it may succeed."""
 
     result: str
     parameters: str
@@ -83,7 +82,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "*free = *total = (size_t)64 << 30; return 0;",
         "64 GiB",
     ),
-    # options that are stored by CANN and read back by nobody here
+    # options that CANN stores and that are not read back here
     "aclrtSetDeviceSatMode": _ok("an option"),
     "aclSetCompileopt": _ok("an option"),
     "aclGetCompileoptSize": Behaviour(
@@ -113,7 +112,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "aclrtDestroyStream": _ok("a handle goes"),
     "aclrtDestroyStreamForce": _ok("a handle goes"),
     "aclrtDestroyEvent": _ok("a handle goes"),
-    # nothing was launched, so an event is past when it is recorded, and there is nothing to wait for
+    # nothing is launched, so events are complete when recorded, and waiting returns at once
     "aclrtRecordEvent": _ok("past at once"),
     "aclrtStreamWaitEvent": _ok("nothing to wait for"),
     "aclrtQueryEventStatus": _past(1),  # ACL_EVENT_RECORDED_STATUS_COMPLETE
@@ -150,7 +149,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         " size_t next_resize; void *single_bucket; } keys = {&keys.single_bucket, 1, 0, 0, 1.0f, 0, 0}; return &keys;",
         "the keys of a configuration that is never read",
     ),
-    # functions that hand back a pointer fail by handing back none
+    # functions that return a pointer fail by returning null
     **{
         name: Behaviour("void *", "void", "return 0;", "fails: no object")
         for name in ("aclCreateTensorDesc", "aclCreateDataBuffer", "aclopCreateAttr")

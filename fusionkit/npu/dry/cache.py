@@ -1,6 +1,6 @@
 """The user's cache of the npu-dry target: wheels, unpacked packages, compiled stand-ins.
 
-Everything appears under its final name whole or not at all; one process at a time writes.
+Entries appear under their final name atomically; one process at a time writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fusionkit.store import sha256_file
 DEFAULT_SOC = "Ascend910B1"
 NAMED_WHEEL = "FUSIONKIT_TORCH_NPU_WHEEL"
 
-# The modules of this package that decide what a compiled stand-in is.
+# The modules of this package that determine the compiled stand-in.
 _MAKERS = ("behaviours", "elf", "standin", "symbols")
 
 Tell = Callable[[str], None]
@@ -49,7 +49,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What activation needs: the folder for sys.path, the stand-in's libraries, torch_npu's version and the SoC."""
+    """Input of activation: the folder for sys.path, the stand-in's libraries, torch_npu's version and the SoC."""
 
     package_root: Path
     libraries: tuple[Path, ...]
@@ -58,15 +58,15 @@ class Prepared:
 
 
 def soc_name() -> str:
-    """The SoC that the stand-in says it is: FUSIONKIT_SOC, default Ascend910B1."""
+    """The SoC name that the stand-in reports: FUSIONKIT_SOC, default Ascend910B1."""
     return os.environ.get("FUSIONKIT_SOC") or DEFAULT_SOC
 
 
 def cache_bytes() -> int:
-    """Bytes that the cache takes."""
+    """Size of the cache in bytes."""
     total = 0
     for path in (path for name in FOLDERS for path in (cache_root() / name).rglob("*")):
-        with contextlib.suppress(OSError):  # another process may tidy up meanwhile
+        with contextlib.suppress(OSError):  # another process may remove files meanwhile
             total += path.lstat().st_size if path.is_file() else 0
     return total
 
@@ -83,19 +83,18 @@ def clear_cache() -> None:
 
 
 def is_set_up() -> bool:
-    """Whether a torch_npu is there for `prepare`, named, installed or cached, so that it fetches nothing."""
+    """Whether `prepare` has a torch_npu (named, installed or cached) and needs not fetch one."""
     if os.environ.get(NAMED_WHEEL) or _fitting_installed():
         return True
     return bool(fitting_wheels(cache_root() / WHEELS, torch.__version__))
 
 
 def prepare(tell: Tell = lambda _: None) -> Prepared:
-    """Have torch_npu's files, and the stand-in compiled for them in the cache; `tell` hears the slow steps.
+    """Provide torch_npu's files, and compile the stand-in for them into the cache; `tell` is called before slow steps.
 
-    The files are those of the wheel that FUSIONKIT_TORCH_NPU_WHEEL names, else of the installed torch_npu where it is
-    built for this torch, else of a wheel in the cache. What is there and whole is used; a changed or half-made entry is
-    made again. Raises MisuseError in one line for the platform, the version of torch, the compiler, the wheel or the
-    cache.
+    torch_npu is the wheel named by FUSIONKIT_TORCH_NPU_WHEEL, else the installed one if it is built for this torch,
+    else a cached or fetched wheel. Complete cache entries are reused; changed or incomplete ones are rebuilt. Raises
+    MisuseError for an unsuitable platform, torch version, compiler, wheel or cache.
     """
     check_platform()
     refuse_untried_torch("npu-dry", torch.__version__)
@@ -110,7 +109,7 @@ def prepare(tell: Tell = lambda _: None) -> Prepared:
 
 
 def _package(root: Path, tell: Tell) -> tuple[Path, str]:
-    """The folder that holds torch_npu, and its version."""
+    """The folder that contains torch_npu, and its version."""
     installed = _fitting_installed()
     if installed is not None and not os.environ.get(NAMED_WHEEL):
         return installed.root, installed.version
@@ -135,15 +134,15 @@ def _wheel(folder: Path, tell: Tell) -> Path:
         path = Path(named).expanduser().absolute()
         check_wheel(path, torch.__version__)
         return path
-    found = cached_wheel(folder, torch.__version__)
-    if found is None:
+    wheel = cached_wheel(folder, torch.__version__)
+    if wheel is None:
         tell(f"fetching the torch-npu wheel for torch {torch.__version__} (about 45 MB)")
-        found = fetch_wheel(folder, torch.__version__)
-    return found
+        wheel = fetch_wheel(folder, torch.__version__)
+    return wheel
 
 
 def _standin(folder: Path, package_root: Path, version: str, tell: Tell) -> tuple[Path, ...]:
-    """The compiled stand-in for this package, SoC, torch and the modules that make it."""
+    """The compiled stand-in, keyed by package, SoC, torch and the modules that generate it."""
     made_by = [sha256_file(Path(__file__).with_name(f"{name}.py")) for name in _MAKERS]
     package = [(path.name, path.stat().st_size) for path in sorted(package_root.glob("torch_npu/lib/*.so"))]
     recipe = f"{made_by}{torch.__version__}{Path(torch.__file__)}{package_root}{package}"
@@ -162,7 +161,7 @@ def _key(name: str) -> str:
 
 
 def _make(final: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder beside `final`, then give it that name."""
+    """Fill a temporary folder beside `final`, then rename it."""
     final.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=final.parent))
     try:
@@ -178,7 +177,7 @@ _LOCK = ".lock"
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold the cache for this process. Raises MisuseError where it cannot be written."""
+    """Lock the cache for this process. Raises MisuseError if it cannot be written."""
     root = cache_root()
     try:
         root.mkdir(parents=True, exist_ok=True)

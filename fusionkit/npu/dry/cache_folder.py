@@ -1,4 +1,4 @@
-"""Where the kit keeps what it fetched and made of torch_npu; imports no torch."""
+"""The folder of the kit's torch_npu cache; imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shared library asks of others: its name, the libraries and the symbols that it needs."""
+"""The dynamic section of a shared library: its name, needed libraries and symbols."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedLibrary:
 
 
 def read_library(path: Path) -> SharedLibrary:
-    """Read a shared library. Raises MisuseError when it is no ELF file."""
+    """Read a shared library. Raises MisuseError if it is no ELF file."""
     try:
         with path.open("rb") as stream:
             elf = ELFFile(stream)

@@ -1,4 +1,4 @@
-"""The first start of a stand-in, in a child process: libraries that do not go together end the process they meet in.
+"""The first start of a stand-in, in a child process, since incompatible libraries abort the process.
 
 Run as a module with PACKAGE_ROOT VERSION SOC LIBRARY..., this is the child.
 """
@@ -19,16 +19,16 @@ from fusionkit.processes import ending, module_command
 from fusionkit.store import write_json
 
 _RECORD = (
-    "started.json"  # beside the compiled libraries, whose folder stands for one torch, torch_npu and SoC
+    "started.json"  # beside the compiled libraries, whose folder is specific to torch, torch_npu and SoC
 )
 _STEP = "step: "
-_LONGEST_S = 900.0  # an emulated machine takes half a minute
+_LONGEST_S = 900.0  # half a minute on an emulated machine
 
 
 def try_first_start(prepared: Prepared, tell: Tell = lambda _: None) -> None:
     """Start `prepared` in a child process, unless it has started before.
 
-    Raises MisuseError with the signal that ended the child, or the exit code, what it was loading, and its last words.
+    Raises MisuseError with the child's signal or exit code, the last loaded library, and its last line of output.
     """
     record = prepared.libraries[0].parent / _RECORD
     if record.is_file():
@@ -79,7 +79,7 @@ def _start_here(words: list[str]) -> None:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         os._exit(2)
-    os._exit(0)  # what torch_npu does when Python ends is not what was tried
+    os._exit(0)  # skip torch_npu's actions at Python's exit, which are not tested here
 
 
 def _tell_parent(step: str) -> None:

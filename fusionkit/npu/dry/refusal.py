@@ -1,8 +1,8 @@
-"""No op computes on the dry device: each one raises DryRunError, before torch_npu's own kernel is reached.
+"""Computation on the dry device raises DryRunError, before torch_npu's own kernel is called.
 
-The stand-in's functions fail as well, but torch_npu does not look at every return code (its `.item()` gives
-0 after a failed copy), and its message comes late. So every kernel of the dispatch key is replaced, save those
-that allocate, view, or bring a constant from the host to the device.
+The stand-in's functions fail as well, but torch_npu ignores some return codes (its `.item()` gives 0 after a failed
+copy) and reports errors late. So every kernel of the dispatch key is replaced, except those that allocate, view, or
+copy a constant from the host to the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fusionkit.npu.dry.behaviours import REFUSAL
 
 KEY = "PrivateUse1"
 
-# Allocate, or look at memory in another shape: no value is made.
+# Ops that allocate or view memory; none computes a value.
 ALLOWED = frozenset(
     {
         "aten::empty.memory_format",
@@ -49,7 +49,7 @@ _new_library: Any = torch.library.Library  # torch leaves its methods without ty
 
 
 def refuse_computation() -> list[Any]:
-    """Replace the device's kernels; in force as long as the returned libraries are held."""
+    """Replace the device's kernels, as long as the returned libraries exist."""
     libraries: dict[str, Any] = {}
     for name in sorted(torch._C._dispatch_get_registrations_for_dispatch_key(KEY)):
         namespace, op = name.split("::", 1)
@@ -66,11 +66,10 @@ def refuse_computation() -> list[Any]:
 
 
 def keep_no_constants() -> None:
-    """Let fake tensors on the device forget their values, for this process.
+    """Disable constant propagation of fake tensors on the device, for this process.
 
-    torch keeps the value of a one-element tensor made from a Python number beside the fake tensor, and computes
-    with it while it traces: on this device that would be a computation. Without it, reading such a value in a
-    forward is data dependent here.
+    torch keeps the value of a one-element tensor made from a Python number with the fake tensor and computes with it
+    while tracing, which would be a computation on this device. Without it, reading such a value is data dependent.
     """
     original = FakeTensorMode.may_turn_const
 
@@ -81,7 +80,7 @@ def keep_no_constants() -> None:
 
 
 def refuse(name: str) -> NoReturn:
-    """Raise the one error of this target."""
+    """Raise DryRunError for an op."""
     raise DryRunError(f"{name} on device npu: {REFUSAL}")
 
 
@@ -129,9 +128,9 @@ def _clone(_original: Any) -> Callable[..., Any]:
 
 def _resize(original: Any) -> Callable[..., Any]:
     def kernel(keyset: Any, tensor: torch.Tensor, size: list[int], **options: Any) -> Any:
-        held = tensor.untyped_storage().nbytes()
-        if 0 < held < tensor.element_size() * (math.prod(size) + tensor.storage_offset()):
-            refuse("aten::resize_")  # what it holds would be copied inside the device
+        stored_bytes = tensor.untyped_storage().nbytes()
+        if 0 < stored_bytes < tensor.element_size() * (math.prod(size) + tensor.storage_offset()):
+            refuse("aten::resize_")  # growing the storage would copy inside the device
         return original.call_boxed(keyset, tensor, size, **options)
 
     return kernel
@@ -143,7 +142,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _same_bytes(name: str, source: torch.Tensor, memory_format: Any) -> torch.Tensor:
-    """A copy of a constant inside the device: the bytes that the host put there. Another layout is refused."""
+    """Copy a constant inside the device, byte by byte; other layouts are refused."""
     as_it_stands = memory_format in (None, torch.preserve_format, torch.contiguous_format)
     if not as_it_stands or not _is_plain(source):
         refuse(name)

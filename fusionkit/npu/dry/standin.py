@@ -22,10 +22,10 @@ _HEADER = ("#include <stdint.h>", "#include <stdlib.h>", "#include <string.h>")
 
 
 def c_source(wanted: WantedSymbols, soc_name: str) -> str:
-    """The stand-in's C source: a wanted symbol does what the table says, or answers with a failure.
+    """The stand-in's C source: each wanted symbol has the table's behaviour, or returns a failure.
 
-    Of the names that are looked up at run time only those in the table exist: a lookup of another one fails.
-    Raises MisuseError for a SoC name that is none.
+    Of the names that are looked up at run time, only those in the table exist. Raises MisuseError for an invalid SoC
+    name.
     """
     if not _SOC_NAME.fullmatch(soc_name):
         raise MisuseError(f"SoC name {soc_name!r} is none; give one such as Ascend910B1 in FUSIONKIT_SOC")
@@ -41,9 +41,9 @@ def c_source(wanted: WantedSymbols, soc_name: str) -> str:
 
 
 def compiler() -> list[str]:
-    """The command of the machine's C compiler. Raises MisuseError where there is none."""
+    """The command of the machine's C compiler. Raises MisuseError without one."""
     for candidate in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        with contextlib.suppress(ValueError):  # a quote that is not closed
+        with contextlib.suppress(ValueError):  # unclosed quote
             words = shlex.split(candidate)
             if words and shutil.which(words[0]):
                 return words
@@ -54,9 +54,9 @@ def compiler() -> list[str]:
 
 
 def compile_standin(source: str, sonames: tuple[str, ...], folder: Path) -> None:
-    """Compile `source` once for each of the library names into `folder`, which exists.
+    """Compile `source` into `folder` (existing), once for each library name.
 
-    Raises MisuseError with the compiler's first complaint.
+    Raises MisuseError with the compiler's first error.
     """
     text = folder / "standin.c"
     text.write_text(source, "utf-8")
@@ -78,7 +78,7 @@ def compile_standin(source: str, sonames: tuple[str, ...], folder: Path) -> None
 
 
 def is_compiled(folder: Path) -> bool:
-    """Whether the libraries that were compiled into `folder` are all there, unchanged."""
+    """Whether all libraries compiled into `folder` exist unchanged."""
     try:
         record = read_json(folder / _RECORD)
         if not isinstance(record, dict) or not record:

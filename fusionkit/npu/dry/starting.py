@@ -1,4 +1,4 @@
-"""The start of torch_npu on the stand-in: its libraries are loaded, torch_npu is imported, the device is asked for."""
+"""The start of torch_npu on the stand-in: load its libraries, import torch_npu, query the device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fusionkit.npu.dry.cache import Prepared, Tell
 
 
 def start(prepared: Prepared, on_step: Tell = lambda _: None) -> types.ModuleType:
-    """Load the stand-in and import torch_npu on it; `on_step` hears what comes next. Returns the module.
+    """Load the stand-in and import torch_npu on it; returns the module. `on_step` is called before each step.
 
-    Raises MisuseError where torch_npu does not start. A conflict between libraries ends the process instead.
+    Raises MisuseError if torch_npu does not start. Incompatible libraries abort the process instead.
     """
     for path in prepared.libraries:
         on_step(f"loading {path.name}")
         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
-    os.environ.setdefault("TASK_QUEUE_ENABLE", "0")  # an error is told by the call that makes it
+    os.environ.setdefault("TASK_QUEUE_ENABLE", "0")  # errors are reported by the call that causes them
     if str(prepared.package_root) not in sys.path:  # an installed torch_npu stays where it is
         sys.path.insert(0, str(prepared.package_root))
     try:
@@ -35,7 +35,7 @@ def start(prepared: Prepared, on_step: Tell = lambda _: None) -> types.ModuleTyp
             module = importlib.import_module("torch_npu")
             on_step("starting the device")
             torch.npu.init()  # type: ignore[attr-defined]
-            torch.empty(1, device="npu")  # what warns at first use warns here
+            torch.empty(1, device="npu")  # first-use warnings appear here
     except (ImportError, RuntimeError, OSError) as error:
         said = str(error).strip().partition("\n")[0]
         raise MisuseError(
@@ -47,9 +47,9 @@ def start(prepared: Prepared, on_step: Tell = lambda _: None) -> types.ModuleTyp
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what libraries write to the standard streams inside the block, below Python as well, out of sight.
+    """Suppress output to the standard streams inside the block, also from C code.
 
-    torch_npu warns there that CANN's folders and settings are missing, which is what this target is about.
+    torch_npu warns there about missing folders and settings of CANN, which this target lacks by design.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Which symbols of CANN a torch_npu wheel asks for, derived from the wheel's own files."""
+"""The symbols of CANN that a torch_npu wheel needs, derived from the wheel's own files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NAME = re.compile(rb"(?<=\0)[A-Za-z_]\w{3,80}(?=\0)")
 
 @dataclass(frozen=True, slots=True)
 class WantedSymbols:
-    """What the stand-in has to be: `sonames` of the absent libraries, `linked` symbols that the loader must
-    resolve, `named` strings of the wheel's libraries, among them what is looked up at run time.
+    """What the stand-in must provide: `sonames` of the absent libraries, `linked` symbols that the loader must resolve,
+    `named` strings of the wheel's libraries, which include the names looked up at run time.
     """
 
     sonames: tuple[str, ...]
@@ -51,21 +51,21 @@ def wanted_symbols(package: Path) -> WantedSymbols:
 
 
 def _loaded_with_extension(package: Path) -> list[SharedLibrary]:
-    """The extension module and those libraries of the package that it needs, directly or not."""
+    """The extension module and the package's libraries that it needs, directly or indirectly."""
     extensions = sorted(package.glob("_C*.so"))
     if not extensions:
         raise MisuseError(
             f"{package}: no _C extension module in it, so it is no torch_npu for this interpreter"
         )
     own = {library.soname: library for library in map(read_library, sorted(package.glob("lib/*.so")))}
-    found = [read_library(extensions[0])]
-    waiting = list(found[0].needed)
+    libraries = [read_library(extensions[0])]
+    waiting = list(libraries[0].needed)
     while waiting:
         library = own.pop(waiting.pop(), None)
         if library is not None:
-            found.append(library)
+            libraries.append(library)
             waiting.extend(library.needed)
-    return found
+    return libraries
 
 
 def _torch_libraries() -> list[Path]:
@@ -74,9 +74,9 @@ def _torch_libraries() -> list[Path]:
 
 
 def _present(names: Iterable[str]) -> set[str]:
-    """Those of the library names that are not CANN's: torch's own, the system's, what is loaded already.
+    """The library names that are not CANN's: torch's own, the system's, those already loaded.
 
-    None is opened to find out, so that a CANN that is installed stays out of the process.
+    No library is opened for this, so that an installed CANN is not loaded.
     """
     folder = Path(torch.__file__).parent / "lib"
     maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()

@@ -1,4 +1,4 @@
-"""The torch_npu wheel that fits the installed torch: found, fetched with pip, checked, unpacked."""
+"""The torch_npu wheel for the installed torch: lookup, pip download, check, unpacking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINES = ("x86_64", "aarch64")
 
 
 def check_platform() -> None:
-    """Raise MisuseError where there is no torch_npu wheel for the system or machine."""
+    """Raise MisuseError if there is no torch_npu wheel for the system or machine."""
     if platform.system() != "Linux" or platform.machine() not in MACHINES:
         raise MisuseError(
             f"target npu-dry runs on Linux x86_64 and aarch64, this is {platform.system()} {platform.machine()};"
@@ -34,7 +34,7 @@ def check_platform() -> None:
 
 
 def check_wheel(path: Path, torch_version: str) -> Version:
-    """The version of a wheel. Raises MisuseError when it is not for this torch, Python or machine."""
+    """The version of a wheel. Raises MisuseError if it is not for this torch, Python or machine."""
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
@@ -57,7 +57,7 @@ def check_wheel(path: Path, torch_version: str) -> Version:
 
 
 def cached_wheel(folder: Path, torch_version: str) -> Path | None:
-    """The newest whole wheel in `folder` that fits; one whose contents changed is removed."""
+    """The newest intact wheel in `folder` that fits; changed ones are removed."""
     for path in fitting_wheels(folder, torch_version):
         recorded = path.with_name(path.name + ".sha256")
         if recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(path):
@@ -67,18 +67,18 @@ def cached_wheel(folder: Path, torch_version: str) -> Path | None:
 
 
 def fitting_wheels(folder: Path, torch_version: str) -> list[Path]:
-    """The wheels in `folder` that are for this torch, Python and machine, newest first; nothing is read."""
-    found: list[tuple[Version, Path]] = []
+    """The wheels in `folder` for this torch, Python and machine, by file name, newest first."""
+    fitting: list[tuple[Version, Path]] = []
     for path in folder.glob("*.whl"):
         with contextlib.suppress(MisuseError):
-            found.append((check_wheel(path, torch_version), path))
-    return [path for _, path in sorted(found, reverse=True)]
+            fitting.append((check_wheel(path, torch_version), path))
+    return [path for _, path in sorted(fitting, reverse=True)]
 
 
 def fetch_wheel(folder: Path, torch_version: str) -> Path:
     """Fetch the newest torch-npu of torch's X.Y.Z with pip, in pip's own configuration, into `folder`.
 
-    pip checks the index's hash; the file's SHA-256 is stored beside it. Raises MisuseError with pip's reason.
+    pip checks the index's hash; the file's SHA-256 is stored beside it. Raises MisuseError with pip's error.
     """
     release = ".".join(map(str, Version(torch_version).release[:3]))
     incoming = folder / ".incoming"
@@ -105,7 +105,7 @@ def fetch_wheel(folder: Path, torch_version: str) -> Path:
 
 
 def _reason(said: str) -> str:
-    """pip's own error, in one line; pip says "no matching distribution" where the index did not answer, too."""
+    """pip's error in one line; "no matching distribution" can also mean an unreachable index."""
     if "connection" in said.lower() or "timed out" in said.lower():
         return "the package index does not answer"
     errors = [line.partition("ERROR:")[2].strip() for line in said.splitlines() if line.startswith("ERROR:")]
@@ -116,7 +116,7 @@ def _reason(said: str) -> str:
 
 
 def unpack(wheel: Path, folder: Path) -> None:
-    """Unpack a wheel into the new folder. Raises RunBrokenError when the disk refuses or the wheel is damaged."""
+    """Unpack a wheel into the new folder. Raises RunBrokenError if the disk is full or the wheel damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
@@ -126,7 +126,7 @@ def unpack(wheel: Path, folder: Path) -> None:
 
 
 def is_whole(folder: Path, wheel: Path) -> bool:
-    """Whether `folder` is this wheel unpacked: its RECORD, and every library and module as the RECORD says."""
+    """Whether `folder` is this wheel unpacked: equal RECORD, and the RECORD's hashes for all libraries and modules."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))

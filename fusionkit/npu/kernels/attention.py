@@ -1,6 +1,6 @@
 """npu_fusion_attention and its gradient. Formulas: ops-transformer docs aclnnFlashAttentionScore (and Grad).
 
-float32 inside, one rounding to query's dtype. The scores are there as a whole, so this is for small shapes.
+float32 inside, one rounding to query's dtype. All scores are materialised: for small shapes only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOWEST = torch.finfo(torch.float32).min  # the score of a dropped position
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What forward and backward share: blocks [B, N, S, D] in float32, key and value with query's heads."""
+    """Inputs of forward and backward: blocks [B, N, S, D] in float32, key and value expanded to query's heads."""
 
     layout: str
     query: list[Tensor]
@@ -49,7 +49,7 @@ class _Call:
         return self.masking.dropped(self.query[block].shape[2], self.key[block].shape[2])
 
     def scores(self, block: int, dropped: Tensor | None) -> Tensor:
-        """scale * (query @ key^T + pse), the lowest number where dropped."""
+        """scale * (query @ key^T + pse); the lowest number for dropped scores."""
         product = self.query[block] @ self.key[block].transpose(-2, -1)
         scores = (product if self.pse is None else product + self.pse.float()) * self.scale
         return scores if dropped is None else scores.masked_fill(dropped, _LOWEST)
@@ -64,7 +64,7 @@ class _Call:
 
 
 def _read(arguments: Mapping[str, Any], scale: float) -> _Call:
-    """Raises MisuseError for what target cpu does not compute, and for sequence ends that do not fit."""
+    """Read a call. Raises MisuseError for modes that target cpu does not compute, and for sequence ends that do not fit."""
     _refuse_uncomputed(arguments)
     layout, shape = arguments["input_layout"], attention_shape(arguments)
     if shape is None or shape.heads is None or shape.kv_heads is None:
@@ -124,7 +124,7 @@ def fusion_attention(**arguments: Any) -> tuple[Any, ...]:
 
     attention = softmax(mask(scale * (query @ key^T + pse))) @ value, in query's dtype and layout; scale is 1.0
     unless it is given. The statistics are float32 [B, N, S, 8], with TND [T, N, 8], each value eight times.
-    sink adds a score of each head to the softmax's sum. A reference without dropout: the last three are 0.
+    sink adds one score per head to the softmax's sum. Without dropout, the last three are 0.
     """
     call = _read(arguments, arguments["scale"])
     attention, maxima, sums = [], [], []
@@ -231,8 +231,11 @@ def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         **tensors,
         **options,
     )
-    found = {**dict(zip(names, grads, strict=False)), "sink": dsink if tensors["sink"] is not None else None}
-    return tuple(found.get(name) for name in names)
+    gradients = {
+        **dict(zip(names, grads, strict=False)),
+        "sink": dsink if tensors["sink"] is not None else None,
+    }
+    return tuple(gradients.get(name) for name in names)
 
 
 KERNELS = (

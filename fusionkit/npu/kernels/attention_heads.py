@@ -1,4 +1,4 @@
-"""query, key and value of every input_layout as blocks [B, N, S, D], and back."""
+"""Conversion between every input_layout and blocks [B, N, S, D]."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def from_heads(blocks: Sequence[Tensor], layout: str, dtype: torch.dtype) -> Ten
 
 
 def statistics(blocks: Sequence[Tensor], layout: str) -> Tensor:
-    """A number per row, [B, N, S, 1] in each block, eight times over: [B, N, S, 8], with TND [T, N, 8]."""
+    """Row statistics [B, N, S, 1] of the blocks, each value repeated eight times: [B, N, S, 8], with TND [T, N, 8]."""
     whole = from_heads(blocks, layout, torch.float32) if layout == "TND" else blocks[0]
     return whole.expand(*whole.shape[:-1], 8).contiguous()
 
 
 def from_statistics(repeated: Tensor, layout: str, ends: Sequence[int] = ()) -> list[Tensor]:
-    """The blocks [B, N, S, 1] that `statistics` was made of."""
+    """The inverse of `statistics`: blocks [B, N, S, 1]."""
     return to_heads(repeated[..., :1], "TND" if layout == "TND" else "BNSD", repeated.shape[1], ends)
 
 
 def check_ends(name: str, ends: Sequence[int], total: int) -> None:
-    """Raise MisuseError where the sequences' ends do not rise to total, the T of the tensor."""
+    """Raise MisuseError unless the sequences' ends increase to total, the T of the tensor."""
     rising = all(low <= high for low, high in zip([0, *ends], ends, strict=False))
     if not rising or ends[-1] != total:
         raise MisuseError(

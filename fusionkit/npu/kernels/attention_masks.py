@@ -18,10 +18,10 @@ _FULL, _ALL, _TOP_LEFT, _BOTTOM_RIGHT, _BAND = range(5)
 class Masking:
     """The mask arguments of one call. True (or 1) in atten_mask drops a score, in every mode.
 
-    Modes 0 and 1 take a whole mask; in mode 0 pre_tockens and next_tockens must not cut off more than it
-    drops. Modes 2 to 4 take a template of [2048, 2048] whatever S is: 2 is causal from the top left corner, 3
-    causal from the bottom right one, 4 the band from pre_tockens before to next_tockens after the diagonal
-    through the bottom right. Without atten_mask nothing is dropped, whatever the mode says.
+    Modes 0 and 1 take a full mask; in mode 0 pre_tockens and next_tockens must not drop more than the mask. Modes 2
+    to 4 take a template of [2048, 2048] for any S: 2 is causal from the top left corner, 3 causal from the bottom
+    right one, 4 the band from pre_tockens before to next_tockens after the diagonal through the bottom right.
+    Without atten_mask nothing is dropped in any mode.
     """
 
     atten_mask: Tensor | None
@@ -32,14 +32,14 @@ class Masking:
 
     @property
     def zeroes_masked_rows(self) -> bool:
-        """Whether a row with every score dropped gives 0; else its scores are equal, and it averages value."""
+        """Whether a row with all scores dropped gives 0; else all its scores are equal, and it gives the mean of value."""
         return self.inner_precise == 2 or self.sparse_mode in (_BOTTOM_RIGHT, _BAND)
 
     def dropped(self, queries: int, keys: int) -> Tensor | None:
-        """True where a score is dropped, broadcastable to [B, N, queries, keys]; None where none is.
+        """True for dropped scores, broadcastable to [B, N, queries, keys]; None if none is dropped.
 
-        Raises MisuseError for modes 5 to 8, for a template with other values, for a mask that a packed
-        sequence does not fit into, and for tokens that cut off scores which the mask keeps.
+        Raises MisuseError for modes 5 to 8, for a template with wrong values, for a mask smaller than a packed
+        sequence, and for tokens that drop scores which the mask keeps.
         """
         if self.atten_mask is None:
             return None

@@ -1,4 +1,4 @@
-"""_npu_dtype_cast: the cast that torch_npu puts in the place of Tensor.to. Source: its meta kernel."""
+"""_npu_dtype_cast: the cast by which torch_npu implements Tensor.to. Source: its meta kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tensor = torch.Tensor
 
 
 def dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
-    """A new contiguous tensor, also where the dtype does not change."""
+    """A new contiguous tensor, even if the dtype does not change."""
     return torch.empty(input.shape, dtype=dtype, device=input.device).copy_(input)
 
 

@@ -13,7 +13,7 @@ Tensor = torch.Tensor
 
 
 def _halves(input: Tensor, dim: int, activate_left: bool) -> tuple[Tensor, Tensor]:
-    """(gate, value) in float32: the half that gets GELU and the other one."""
+    """(gate, value) in float32: the half with GELU and the other one."""
     left, right = input.float().chunk(2, dim)
     return (left, right) if activate_left else (right, left)
 
@@ -42,7 +42,7 @@ def _fake_geglu(input: Tensor, dim: int, **_: Any) -> tuple[Tensor, Tensor]:
 def geglu_grad(
     grad_output: Tensor, input: Tensor, gelu: Tensor, dim: int, approximate: int, activate_left: bool
 ) -> Tensor:
-    """Gradient with input's shape, dtype and strides; gelu is the forward's second output, rounded as it is."""
+    """Gradient with input's shape, dtype and strides; gelu is the forward's rounded second output."""
     gate, value = _halves(input, dim, activate_left)
     grad = grad_output.float()
     dgate = torch.ops.aten.gelu_backward(grad * value, gate, approximate=_form(approximate))

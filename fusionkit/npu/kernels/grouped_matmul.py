@@ -26,10 +26,10 @@ def _refuse_quantization(arguments: dict[str, Any]) -> None:
 
 
 def _bounds(arguments: dict[str, Any], total: int) -> list[int]:
-    """Where the groups begin and end along the grouped axis, whose size is total.
+    """Start and end of each group along the grouped axis of size total.
 
-    Raises MisuseError where group_list does not rise from 0 to total: the device leaves what lies behind the
-    last group uncomputed, and counts read as running sums (or the reverse) come out here.
+    Raises MisuseError unless group_list increases from 0 to total: the device leaves rows after the last group
+    uncomputed, and counts given as running sums (or the reverse) are detected here.
     """
     group_list = arguments["group_list"]
     counts = isinstance(group_list, Tensor) and arguments["group_list_type"] == 1

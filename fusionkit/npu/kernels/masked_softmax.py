@@ -10,12 +10,12 @@ from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, wri
 
 Tensor = torch.Tensor
 
-# What a masked score becomes: not -inf, so a row that is masked throughout comes out as 1/N, not as NaN.
+# The value of a masked score: not -inf, so that a fully masked row gives 1/N, not NaN.
 MASKED_SCORE = -10000.0
 
 
 def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float, **_: Any) -> Tensor:
-    """softmax over the last dimension of x * scale, with scores where mask is True replaced by -10000.
+    """softmax over the last dimension of x * scale, with masked scores (mask True) replaced by -10000.
 
     x [B, N, S1, S2]; mask broadcasts to it. float32 inside, one rounding to x's dtype; x's strides.
     """
@@ -28,7 +28,7 @@ def _fake(x: Tensor, **_: Any) -> Tensor:
 
 
 def scaled_masked_softmax_backward(y_grad: Tensor, y: Tensor, mask: Tensor, scale: float, **_: Any) -> Tensor:
-    """Gradient of x from the forward's rounded result y: 0 where mask is True."""
+    """Gradient of x from the forward's rounded result y; 0 for masked scores."""
     result, upstream = y.float(), y_grad.float()
     product = upstream * result
     dx = (product - product.sum(-1, keepdim=True) * result) * scale

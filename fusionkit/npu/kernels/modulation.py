@@ -1,4 +1,4 @@
-"""fusionkit::layer_norm_scale_shift, an op of the kit's own: torch_npu has none for adaptive layer norm."""
+"""fusionkit::layer_norm_scale_shift, the kit's own op for adaptive layer norm, which torch_npu lacks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def layer_norm_scale_shift(x: Tensor, scale: Tensor, shift: Tensor, eps: float) 
     """layer_norm(x) * (1 + scale) + shift over the last dimension D of x, without affine.
 
     x [..., D]; scale and shift broadcast against x as given ([B, 1, D] for x [B, S, D]). float32 inside,
-    x's dtype and a contiguous result. On an npu tensor mindiesd.layernorm_scale_shift computes it where that
-    package is installed and takes the shapes.
+    x's dtype and a contiguous result. On an npu tensor it calls mindiesd.layernorm_scale_shift if that package is
+    installed and accepts the shapes.
     """
     if x.device.type == "npu" and _fits_mindiesd(x, scale, shift):
         fused = _mindiesd(x, scale, shift, eps)
@@ -28,7 +28,7 @@ def layer_norm_scale_shift(x: Tensor, scale: Tensor, shift: Tensor, eps: float) 
 
 
 def _fits_mindiesd(x: Tensor, scale: Tensor, shift: Tensor) -> bool:
-    """mindiesd takes x [B, S, D] with scale and shift [B, 1, D] (MindIE-SD layers/adalayernorm.py)."""
+    """Whether mindiesd accepts the shapes: x [B, S, D], scale and shift [B, 1, D] (MindIE-SD layers/adalayernorm.py)."""
     row = [x.shape[0], 1, x.shape[-1]] if x.dim() == 3 else None
     return all(list(part.shape) == row and part.dtype == x.dtype for part in (scale, shift))
 

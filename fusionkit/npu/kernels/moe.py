@@ -19,14 +19,14 @@ _NO_SECOND = "torch_npu has no second derivative for it"
 
 
 def _out_rows(entries: Any, num_out_tokens: int | None) -> Any:
-    """How many of `entries` rows are kept: all for None and 0, the first n, or all but the last n for -n."""
+    """Number of kept rows of `entries`: all for None and 0, the first n for n, all but the last n for -n."""
     if not num_out_tokens:
         return entries
     return min(num_out_tokens, entries) if num_out_tokens > 0 else entries + num_out_tokens
 
 
 def _picked(rows: Tensor, sorted_indices: Tensor) -> Tensor:
-    """rows[sorted_indices] in float32; a row that was cut off counts as zeros."""
+    """rows[sorted_indices] in float32; zeros for a row that was cut off."""
     missing = sorted_indices.numel() - rows.shape[0]
     whole = functional.pad(rows.float(), (0, 0, 0, max(0, missing)))
     return whole[sorted_indices.long()]

@@ -1,4 +1,4 @@
-"""What one op of a target consists of: a CPU kernel, a fake kernel and, where there is one, a backward."""
+"""The implementation of one op: a CPU kernel, a fake kernel and optionally a backward."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Autograd:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """To autograd the op is `call`, which takes its arguments by name and calls another op, as in torch_npu."""
+    """Under autograd the op is replaced by `call`, which takes its arguments by name and calls another op, as in torch_npu."""
 
     call: Callable[..., Any]
 
@@ -30,7 +30,7 @@ class Rewritten:
 class OpKernel:
     """Kernels of op. `cpu` and `fake` take every argument of the schema by keyword, defaults included.
 
-    `cpu` returns tensors with the shape, dtype and strides that `fake` promises, and never an input itself.
+    `cpu` returns tensors with the shapes, dtypes and strides of `fake`, never an input itself.
     """
 
     op: str
@@ -40,7 +40,7 @@ class OpKernel:
 
 
 def no_backward(op: str, reason: str) -> Autograd:
-    """The op runs where gradients are wanted, but differentiating through it raises MisuseError."""
+    """Allow the forward under autograd; its backward raises MisuseError."""
 
     def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ARG001
         raise MisuseError(f"{op} cannot be differentiated: {reason}")

@@ -23,8 +23,8 @@ def rotated(x: Tensor, rotary_mode: str) -> Tensor:
 def rotary_mul(input: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str, rotate: Tensor | None) -> Tensor:
     """input * r1 + rotated(input) * r2, contiguous, in input's dtype and shape.
 
-    r1 and r2 (cos and sin, of full width D) are rounded to input's dtype first, as op-plugin does where the
-    dtypes differ; then float32, and one rounding to input's dtype. With `rotate`, a [D, D] matrix,
+    r1 and r2 (cos and sin, of full width D) are first rounded to input's dtype, as op-plugin does for differing
+    dtypes; then float32, and one rounding to input's dtype. With `rotate`, a [D, D] matrix,
     rotated(input) is input @ rotate whatever the mode.
     """
     x = input.float()

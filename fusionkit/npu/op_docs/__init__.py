@@ -1,1 +1,1 @@
-"""torch_npu's API as its wheel documents it: read, never imported or run."""
+"""torch_npu's API from the wheel's documentation, which is read, not imported."""

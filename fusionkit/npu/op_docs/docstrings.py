@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fusionkit.errors import MisuseError
 from fusionkit.npu.op_docs.package import PackageReader
 
-# File of the wheel, function that registers (name, docstring), and where the op is found below torch_npu.
+# File of the wheel, function that registers (name, docstring), prefix of the op's name below torch_npu.
 DOC_MODULES: tuple[tuple[str, str, str], ...] = (
     ("torch_npu/_op_plugin_docs.py", "_add_torch_npu_docstr", ""),
     ("torch_npu/op_plugin/atb/_atb_api_docs.py", "_add_torch_npu_atb_docstr", "atb."),
 )
 
-# Characters that a backslash sequence not meant as one became ("\begin" in a string that is not raw).
+# Control characters that come from unintended escapes ("\begin" in a string that is not raw).
 _MEANT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
 _PRINTABLE = {
     code: _MEANT.get(chr(code)) for code in (*range(32), *range(127, 160)) if chr(code) not in ("\n", "\t")
@@ -25,7 +25,7 @@ _PRINTABLE = {
 
 @dataclass(frozen=True, slots=True)
 class DocText:
-    """A docstring, the file:line of the wheel that registers it, and those of earlier ones that it replaces."""
+    """A docstring, its file:line in the wheel, and those of the earlier docstrings that it replaces."""
 
     text: str
     where: str
@@ -33,18 +33,18 @@ class DocText:
 
 
 def read_docstrings(package: PackageReader) -> dict[str, DocText]:
-    """Name below torch_npu -> docstring. Of two registrations of a name the later one holds, as at run time."""
-    found: dict[str, DocText] = {}
+    """Name below torch_npu -> docstring. The last registration of a name is used, as at run time."""
+    docstrings: dict[str, DocText] = {}
     for file, function, prefix in DOC_MODULES:
         for name, text, line in _registrations(parse_module(package, file), function):
-            earlier = found.get(prefix + name)
+            earlier = docstrings.get(prefix + name)
             before = (*earlier.superseded, earlier.where) if earlier else ()
-            found[prefix + name] = DocText(printable(text), f"{file}:{line}", before)
-    return found
+            docstrings[prefix + name] = DocText(printable(text), f"{file}:{line}", before)
+    return docstrings
 
 
 def parse_module(package: PackageReader, file: str) -> ast.Module:
-    """A Python file of the wheel, parsed; an empty module when it is absent. Raises MisuseError with the line."""
+    """Parse a Python file of the wheel; an empty module if it is absent. Raises MisuseError with the line."""
     source = package.read(file) or b""
     try:
         with warnings.catch_warnings():
@@ -57,7 +57,7 @@ def parse_module(package: PackageReader, file: str) -> ast.Module:
 
 
 def printable(text: str) -> str:
-    """Without control characters; where an unescaped "\\begin" became one, as it was meant."""
+    """Remove control characters; restore those that come from an unescaped "\\begin"."""
     return text.translate(_PRINTABLE)
 
 

@@ -1,4 +1,4 @@
-"""What there is to know of one name of torch_npu's API."""
+"""An entry of torch_npu's API."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fusionkit.npu.op_docs.sections import DocSection
 
 SCHEMA = "fusionkit.api-show/1"
 
-# Sections that a reader looks for; one that an entry lacks is said to be missing.
+# Sections that are reported as not found if an entry lacks them.
 _WANTED = ("parameters", "returns", "constraints", "products")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEntry:
-    """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") and everything found on it.
+    """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") with its documentation.
 
-    `package` is the wheel or folder that was read and `version` its version, both "" where there is none; `where` is
-    file:line of the documentation in it, `superseded` those of earlier registrations that it replaces. `signature` is
-    set for what is written in Python, `schemas` for ops. `kit` and `notes` are the kit's own.
+    `package`: the wheel or folder, `version`: its version; both "" without one. `where`: file:line of the
+    documentation, `superseded`: those of earlier registrations. `signature` is set for Python classes and functions,
+    `schemas` for ops. `kit` and `notes` are the kit's own.
     """
 
     name: str
@@ -39,21 +39,21 @@ class ApiEntry:
 
     @property
     def call(self) -> str:
-        """How it is called."""
+        """The expression that calls it."""
         return f"torch_npu.{self.name}"
 
     @property
     def online(self) -> str:
-        """The address of its document."""
+        """The address of its online document."""
         return online_page(self.name)
 
     def section(self, kind: str) -> str:
-        """The text of a section (a key of sections.HEADINGS), "" where there is none."""
+        """The text of a section (a key of sections.HEADINGS), "" without one."""
         return next((section.text for section in self.sections if section.kind == kind), "")
 
     @property
     def not_found(self) -> tuple[str, ...]:
-        """What was looked for and is not there: "wheel", "schema", "documentation", or kinds of sections."""
+        """Missing parts: "wheel", "schema", "documentation", or kinds of sections."""
         if not self.package:
             return ("wheel",)
         missing = () if self.schemas or self.signature else ("schema",)

@@ -1,4 +1,4 @@
-"""Everything that one torch_npu package says of its API, read once and kept in the cache by the package's hash."""
+"""The index of one torch_npu package's API, cached by the package's hash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READERS = (docstrings, package, python_api, registrations, sections)
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """What a package says of one name; `signature` is set for what is written in Python, `schemas` for ops."""
+    """A package's documentation of one name; `signature` is set for Python classes and functions, `schemas` for ops."""
 
     doc: DocText
     schemas: tuple[ApiSchema, ...] = ()
@@ -50,7 +50,7 @@ class IndexEntry:
         }
 
 
-# What is said of a name that a package lacks.
+# The entry of a name that the package lacks.
 NOTHING = IndexEntry(DocText("", ""))
 
 
@@ -64,9 +64,9 @@ class ApiIndex:
 
 
 def read_index(path: Path) -> ApiIndex:
-    """The index of a wheel or folder, from the cache where its files are unchanged.
+    """The index of a wheel or folder, from the cache if its files are unchanged.
 
-    Raises MisuseError when it holds nothing of torch_npu. A cache that cannot be written is done without.
+    Raises MisuseError if it contains no torch_npu. An unwritable cache is not used.
     """
     status = path.stat()
     return _read_index(path, status.st_mtime_ns, status.st_size, cache_root())
@@ -88,7 +88,7 @@ def _read_index(path: Path, _mtime_ns: int, _size: int, cache: Path) -> ApiIndex
 
 
 def _kept(file: Path) -> dict[str, Any] | None:
-    """What the cache holds, None where that is nothing whole."""
+    """The cached index; None if it is absent or damaged."""
     with contextlib.suppress(MisuseError):
         value = read_json(file)
         if isinstance(value, dict) and {"version", "entries"} <= value.keys():
@@ -125,7 +125,7 @@ def _collect(opened: PackageReader) -> dict[str, Any]:
 
 
 def _version(opened: PackageReader) -> str:
-    """`__version__` of torch_npu/version.py, "" where there is none."""
+    """`__version__` of torch_npu/version.py, "" without one."""
     for node in docstrings.parse_module(opened, _VERSION_FILE).body:
         if (
             isinstance(node, ast.Assign)

@@ -1,4 +1,4 @@
-"""What the kit itself holds of an op: its schema, the rules that its CPU kernel enforces, its notes."""
+"""The kit's own information on an op: schemas, and the rules that its CPU kernel enforces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KitRule:
 
 @dataclass(frozen=True, slots=True)
 class KitOp:
-    """An op that target cpu runs: the schemas of torch_npu that it implements, one an overload, and its rules."""
+    """An op of target cpu: its torch_npu schemas, one per overload, and its rules."""
 
     schemas: tuple[str, ...]
     rules: tuple[KitRule, ...]
@@ -35,17 +35,17 @@ class KitOp:
 
 
 def kit_op(name: str) -> KitOp | None:
-    """The op `name` of target cpu, None where the kit has no kernel for it."""
+    """The op `name` of target cpu; None if the kit has no kernel for it."""
     from fusionkit.npu.constraints import CONSTRAINTS
     from fusionkit.npu.schemas import SCHEMAS
 
-    held = {op: schema for op, schema in SCHEMAS.items() if name in (op, op.partition(".")[0])}
-    rules = (KitRule(row.argument, row.rule, row.source) for row in CONSTRAINTS if row.op in held)
-    return KitOp(tuple(held.values()), tuple(dict.fromkeys(rules))) if held else None
+    schemas = {op: schema for op, schema in SCHEMAS.items() if name in (op, op.partition(".")[0])}
+    rules = (KitRule(row.argument, row.rule, row.source) for row in CONSTRAINTS if row.op in schemas)
+    return KitOp(tuple(schemas.values()), tuple(dict.fromkeys(rules))) if schemas else None
 
 
 def kit_names() -> tuple[str, ...]:
-    """The names that the kit has a kernel, a note or the address of a document for, sorted."""
+    """The names for which the kit has a kernel, a note or a document address, sorted."""
     from fusionkit.npu.schemas import SCHEMAS
 
     kernels = (op.partition(".")[0] for op in SCHEMAS)

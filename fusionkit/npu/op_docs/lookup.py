@@ -1,4 +1,4 @@
-"""Look up a name of torch_npu's API, or list what there is."""
+"""Look up a name of torch_npu's API, or list the names."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PREFIXES = ("torch.ops.npu.", "torch_npu.", "npu::")
 def lookup(name: str, *, wheel: Path | None = None) -> ApiEntry:
     """The entry of an op, class or function ("npu_rms_norm", "torch_npu.npu_rms_norm", "NpuFusedAdamW").
 
-    Read from `wheel` (a .whl file or an unpacked one), or from where `find_package` finds torch_npu; without one, or
-    where it lacks the name, the entry holds what the kit has. Raises MisuseError with near names for a name that
-    neither knows.
+    Read from `wheel` (a .whl file or an unpacked one), else from the torch_npu of `find_package`; if there is none, or
+    it lacks the name, the entry has the kit's information only. Raises MisuseError with similar names for an unknown
+    name.
     """
     index = find_index(wheel)
     entries = index.entries if index else {}
@@ -34,29 +34,29 @@ def lookup(name: str, *, wheel: Path | None = None) -> ApiEntry:
         full = _full_name(name, kit_names())
         if full not in kit_names():
             raise MisuseError(_unknown(name, index))
-    held = entries.get(full, NOTHING)
+    entry = entries.get(full, NOTHING)
     return ApiEntry(
         name=full,
         package=str(index.path) if index else "",
         version=index.version if index else "",
-        where=held.doc.where,
-        superseded=held.doc.superseded,
-        signature=held.signature,
-        schemas=held.schemas,
-        sections=split_sections(held.doc.text),
+        where=entry.doc.where,
+        superseded=entry.doc.superseded,
+        signature=entry.signature,
+        schemas=entry.schemas,
+        sections=split_sections(entry.doc.text),
         kit=kit_op(full),
         notes=notes_on(full),
     )
 
 
 def find_index(wheel: Path | None = None) -> ApiIndex | None:
-    """The index of the torch_npu that `find_package` finds, None where this machine has none."""
+    """The index of the torch_npu of `find_package`; None without one."""
     path = find_package(wheel)
     return None if path is None else read_index(path)
 
 
 def _full_name(name: str, entries: Iterable[str]) -> str:
-    """The name below torch_npu that is meant: as it stands, or the only one that ends in it."""
+    """The full name below torch_npu: `name` itself, or the only one that ends in it."""
     bare = name.strip().removesuffix("()").removesuffix(".default")
     for prefix in _PREFIXES:
         bare = bare.removeprefix(prefix)
@@ -75,13 +75,13 @@ def _unknown(name: str, index: ApiIndex | None) -> str:
         if index
         else "the kit, and there is no torch_npu wheel here"
     )
-    told = f"near names: {', '.join(near)}" if near else f"see `fusionkit api list`, or {FOLDER}/torch_npu"
-    return f"{name}: no such name in {where}; {told}"
+    way_out = f"near names: {', '.join(near)}" if near else f"see `fusionkit api list`, or {FOLDER}/torch_npu"
+    return f"{name}: no such name in {where}; {way_out}"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiName:
-    """A name of the list: whether the wheel documents it, how many notes the kit has, and one line on what it does."""
+    """A listed name: whether the wheel documents it, number of the kit's notes, one-line summary."""
 
     name: str
     documented: bool
@@ -99,7 +99,7 @@ class ApiName:
 
 
 def list_names(index: ApiIndex | None, prefix: str = "") -> tuple[ApiName, ...]:
-    """Every name of the package that starts with `prefix`, sorted; those that the kit knows where there is none."""
+    """The package's names that start with `prefix`, sorted; without a package the kit's names."""
     entries = index.entries if index else dict.fromkeys(kit_names(), NOTHING)
     return tuple(
         ApiName(name, bool(entry.doc.text.strip()), len(notes_on(name)), _summary(entry))
@@ -109,6 +109,6 @@ def list_names(index: ApiIndex | None, prefix: str = "") -> tuple[ApiName, ...]:
 
 
 def _summary(entry: IndexEntry) -> str:
-    """The first line that tells what an entry does."""
-    told = next((s.text for s in split_sections(entry.doc.text) if s.kind == "description"), "")
-    return next((line.strip() for line in told.splitlines() if line.strip()), "")
+    """The first line of the entry's description."""
+    description = next((s.text for s in split_sections(entry.doc.text) if s.kind == "description"), "")
+    return next((line.strip() for line in description.splitlines() if line.strip()), "")

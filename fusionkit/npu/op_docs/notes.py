@@ -1,7 +1,6 @@
-"""Where torch_npu's documents are wrong, silent or contradict each other, and what holds: one literal table.
+"""Corrections of torch_npu's documents where they are wrong, incomplete or contradictory: one literal table.
 
-Each claim is shown by a test of tests/npu/op_docs/test_notes.py on the CPU kernels, or on the wheel's own schema
-where the kit has no kernel.
+Each claim has a test in tests/npu/op_docs/test_notes.py, on the CPU kernels or, without a kernel, on the wheel's schema.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One claim on some ops, in English and Chinese, and what it rests on."""
+    """One claim on some ops, in English and Chinese, with its source."""
 
     id: str
     ops: tuple[str, ...]
@@ -25,7 +24,7 @@ class Note:
         return self.zh if lang == "zh" else self.en
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; the ops are left out, a note stands below each of them."""
+        """Plain JSON types without the ops, under which the note is listed."""
         return {"id": self.id, "en": self.en, "zh": self.zh, "source": self.source}
 
 

@@ -1,4 +1,4 @@
-"""The addresses of torch_npu's API documents, for what the wheel does not tell."""
+"""The addresses of torch_npu's online API documents."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _BETA_PAGES = """
     npu_silu npu_slice npu_softmax_cross_entropy_with_logits npu_sort_v2 npu_swiglu npu_transpose
     npu_yolo_boxes_encode one_
 """
-# Pages that are named otherwise.
+# Pages with other names.
 _NAMED = {"npu_apply_rotary_pos_emb": "torch_npu-apply_rotary_pos_emb.md"}
 
 _BETA = frozenset(_BETA_PAGES.split())
@@ -65,13 +65,13 @@ KNOWN_PAGES = frozenset((*_PLAIN_PAGES.split(), *_BETA, *_NAMED))
 
 
 def online_folder(name: str) -> str:
-    """The address of the folder in which the page of a name below torch_npu lies ("optim.NpuFusedAdamW")."""
+    """The address of the folder with the page of a name below torch_npu ("optim.NpuFusedAdamW")."""
     part, dot, _ = name.partition(".")
     return f"{FOLDER}/torch_npu-{part}" if dot and part in ("optim", "contrib") else f"{FOLDER}/torch_npu"
 
 
 def online_page(name: str) -> str:
-    """The address of the page of a name below torch_npu, or of its folder where no page of it is known."""
+    """The address of the page of a name below torch_npu, or of its folder if the page is unknown."""
     folder = online_folder(name)
     if name not in KNOWN_PAGES:
         return folder

@@ -1,4 +1,4 @@
-"""Where torch_npu's files lie, and the reading of them: a wheel, or the folder of an installed package."""
+"""Access to torch_npu's files: in a wheel, or in the folder of an installed package."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NAMED = "FUSIONKIT_TORCH_NPU_WHEEL"
 
 
 def find_package(wheel: Path | None = None) -> Path | None:
-    """A wheel of torch_npu, or the folder that holds the package; None where this machine has neither.
+    """A wheel of torch_npu, or the folder that contains the package; None if this machine has neither.
 
-    In this order: `wheel`, the one that FUSIONKIT_TORCH_NPU_WHEEL names, the installed package, the newest cached
-    wheel for the installed torch. Raises MisuseError when a named one is not there.
+    In this order: `wheel`, the one named by FUSIONKIT_TORCH_NPU_WHEEL, the installed package, the newest cached wheel
+    for the installed torch. Raises MisuseError if a named one does not exist.
     """
     named = wheel or (Path(os.environ[NAMED]) if os.environ.get(NAMED) else None)
     if named is not None:
@@ -53,7 +53,7 @@ class PackageReader:
     archive: zipfile.ZipFile | None
 
     def read(self, name: str) -> bytes | None:
-        """The contents of a file, None when the package has no such file."""
+        """The contents of a file; None if the package lacks it."""
         if self.archive is None:
             file = self.path / name
             return file.read_bytes() if file.is_file() else None
@@ -64,7 +64,7 @@ class PackageReader:
 
 @contextlib.contextmanager
 def open_package(path: Path) -> Iterator[PackageReader]:
-    """Open a wheel or a folder for reading. Raises MisuseError when it is neither, or damaged."""
+    """Open a wheel or a folder for reading. Raises MisuseError if it is neither, or damaged."""
     try:
         if path.is_dir():
             yield PackageReader(path, None)
@@ -78,7 +78,7 @@ def open_package(path: Path) -> Iterator[PackageReader]:
 
 
 def package_digest(path: Path, names: tuple[str, ...]) -> str:
-    """SHA-256 of a wheel; of a folder, that of the files `names` and of the Python files below the folders in it."""
+    """SHA-256 of a wheel; for a folder, of the files in `names` and the Python files below the folders in `names`."""
     if not path.is_dir():
         return sha256_file(path)
     files = [
@@ -87,5 +87,5 @@ def package_digest(path: Path, names: tuple[str, ...]) -> str:
         for file in (sorted((path / name).rglob("*.py")) if (path / name).is_dir() else [path / name])
         if file.is_file()
     ]
-    told = "".join(f"{file.relative_to(path).as_posix()} {sha256_file(file)}\n" for file in files)
-    return sha256_bytes(told.encode())
+    listing = "".join(f"{file.relative_to(path).as_posix()} {sha256_file(file)}\n" for file in files)
+    return sha256_bytes(listing.encode())

@@ -10,7 +10,7 @@ from fusionkit.npu.op_docs.docstrings import parse_module, printable
 from fusionkit.npu.op_docs.package import PackageReader
 from fusionkit.npu.versions import PACKAGE
 
-# Packages below torch_npu whose public names are API for models; the rest of it serves the runtime.
+# Packages below torch_npu whose public names are API for models; the others are for the runtime.
 PYTHON_PACKAGES: tuple[str, ...] = ("optim", "contrib")
 
 
@@ -24,18 +24,18 @@ class PythonApi:
 
 
 def read_python_api(package: PackageReader) -> dict[str, PythonApi]:
-    """Name below torch_npu ("optim.NpuFusedAdamW") -> what its source says, for every name without underscore.
+    """Public name below torch_npu ("optim.NpuFusedAdamW") -> signature and docstring from the source.
 
-    A name counts where its package's __init__ imports it from one of the package's modules.
+    Includes the names that a package's __init__ imports from its own modules.
     """
-    found: dict[str, PythonApi] = {}
+    api: dict[str, PythonApi] = {}
     for folder in PYTHON_PACKAGES:
         for name, (file, definition) in _exported(package, f"{PACKAGE}/{folder}").items():
             call = f"{folder}.{name}"
             signature = f"{PACKAGE}.{call}({_parameters(definition)})"
             text = inspect.cleandoc(ast.get_docstring(definition) or "")
-            found[call] = PythonApi(signature, printable(text), f"{file}:{definition.lineno}")
-    return found
+            api[call] = PythonApi(signature, printable(text), f"{file}:{definition.lineno}")
+    return api
 
 
 _Definition = ast.FunctionDef | ast.ClassDef
@@ -43,7 +43,7 @@ _Definition = ast.FunctionDef | ast.ClassDef
 
 def _exported(package: PackageReader, folder: str) -> dict[str, tuple[str, _Definition]]:
     """Name that a package's __init__ imports from below it -> (file, definition)."""
-    found: dict[str, tuple[str, _Definition]] = {}
+    exported: dict[str, tuple[str, _Definition]] = {}
     for node in parse_module(package, f"{folder}/__init__.py").body:
         if not isinstance(node, ast.ImportFrom) or node.level != 1 or not node.module:
             continue
@@ -54,8 +54,8 @@ def _exported(package: PackageReader, folder: str) -> dict[str, tuple[str, _Defi
         for alias in node.names:
             name = alias.asname or alias.name
             if not name.startswith("_") and alias.name in known:
-                found[name] = known[alias.name]
-    return found
+                exported[name] = known[alias.name]
+    return exported
 
 
 def _defined(package: PackageReader, module: str) -> dict[str, tuple[str, _Definition]]:

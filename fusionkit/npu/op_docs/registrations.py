@@ -1,4 +1,4 @@
-"""The schemas of torch_npu's ops: as its libraries register them, and where its code generation lists them."""
+"""The schemas of torch_npu's ops: from its libraries, and from its tables of code generation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import yaml
 
 from fusionkit.npu.op_docs.package import PackageReader
 
-# Libraries that register ops, and where those are found below torch_npu.
+# Libraries that register ops, and the prefix of their names below torch_npu.
 LIBRARIES: tuple[tuple[str, str], ...] = (
     ("torch_npu/lib/libtorch_npu.so", ""),
     ("torch_npu/lib/libop_plugin_atb.so", "atb."),
 )
-# The tables of code generation; the wheel has no table for the ops of atb.
+# Tables of code generation; the ops of atb have none.
 TABLES: tuple[str, ...] = (
     "torch_npu/csrc/aten/npu_native_functions.yaml",
     "torch_npu/csrc/aten/npu_native_functions_by_codegen.yaml",
@@ -34,7 +34,7 @@ _LONGEST = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ApiSchema:
-    """One overload of an op: its schema, and the files (with lines, where there are any) that hold it."""
+    """One overload of an op: its schema, and the files (text files with line) that contain it."""
 
     op: str
     overload: str
@@ -47,56 +47,56 @@ class ApiSchema:
 
 
 def read_schemas(package: PackageReader) -> tuple[ApiSchema, ...]:
-    """The schema of every op of torch_npu's own, the default overload first.
+    """The schemas of torch_npu's own ops, the default overload first.
 
-    The text is the one registered with the dispatcher. Where only a table of code generation has the op it is
-    that one's, which calls the first argument `self` where the registered name is `input`.
+    The text is that registered with the dispatcher. An op that only a table of code generation lists has the table's
+    text, which calls the first argument `self` instead of the registered `input`.
     """
-    found: dict[tuple[str, str], ApiSchema] = {}
+    schemas: dict[tuple[str, str], ApiSchema] = {}
     for file, prefix in LIBRARIES:
         for op, overload, text in _registered(package.read(file) or b""):
-            found[prefix + op, overload] = ApiSchema(prefix + op, overload, text, (file,))
+            schemas[prefix + op, overload] = ApiSchema(prefix + op, overload, text, (file,))
     for file in TABLES:
         for line, text in _listed((package.read(file) or b"").decode("utf-8", "replace")):
             name = _NAME.match(text)
             if name is None:
                 continue
             key = (name["op"], name["overload"] or "")
-            held = found.get(key)
-            before = (held.text, held.where) if held else (text, ())
-            found[key] = ApiSchema(*key, before[0], (*before[1], f"{file}:{line}"))
-    return tuple(found[key] for key in sorted(found))
+            listed = schemas.get(key)
+            before = (listed.text, listed.where) if listed else (text, ())
+            schemas[key] = ApiSchema(*key, before[0], (*before[1], f"{file}:{line}"))
+    return tuple(schemas[key] for key in sorted(schemas))
 
 
 def _registered(library: bytes) -> list[tuple[str, str, str]]:
-    """(op, overload, schema) of every string of a library that is a schema."""
-    found = []
+    """(op, overload, schema) of every string in a library that has the form of a schema."""
+    schemas = []
     at = library.find(b") -> ")
     while at >= 0:
         start = library.rfind(b"\0", max(0, at - _LONGEST), at) + 1
         end = library.find(b"\0", at, at + _LONGEST)
         match = _SCHEMA.fullmatch(library[start:end].decode("latin-1")) if start and end > 0 else None
         if match is not None and _are_arguments(match["arguments"]):
-            found.append((match["op"], match["overload"] or "", match[0]))
+            schemas.append((match["op"], match["overload"] or "", match[0]))
         at = library.find(b") -> ", max(at + 1, end))
-    return found
+    return schemas
 
 
 def _are_arguments(text: str) -> bool:
-    """Whether text is the arguments of a schema; parts of strings lie beside each other in a library as well."""
+    """Whether text is a schema's list of arguments; a library also contains adjacent fragments of strings."""
     return not text or all(_ARGUMENT.fullmatch(part) for part in _COMMA.split(text))
 
 
 def _listed(table: str) -> list[tuple[int, str]]:
-    """(line, schema) of the section `custom`: ops of torch_npu's own, not aten's."""
-    found: list[tuple[int, str]] = []
+    """(line, schema) of the section `custom`, which lists torch_npu's own ops."""
+    schemas: list[tuple[int, str]] = []
     section = ""
     for number, line in enumerate(table.splitlines(), 1):
         if line[:1].isalpha():
             section = line.partition(":")[0]
         elif section == "custom" and (match := _FUNC.fullmatch(line)):
-            found.append((number, _scalar(match["value"])))
-    return found
+            schemas.append((number, _scalar(match["value"])))
+    return schemas
 
 
 def _scalar(value: str) -> str:

@@ -12,7 +12,7 @@ from fusionkit.npu.op_docs.kit import kit_names
 from fusionkit.npu.op_docs.notes import notes_on
 from fusionkit.npu.op_docs.sections import split_sections
 
-# What a word counts, by the best place that it is found in.
+# Weight of a word by the best place in which it occurs.
 _NAME, _PART_OF_NAME, _DESCRIPTION, _SIGNATURE, _ELSEWHERE, _EXAMPLE = 32.0, 16.0, 8.0, 4.0, 2.0, 1.0
 _WEIGHTS = {"description": _DESCRIPTION, "signature": _SIGNATURE, "examples": _EXAMPLE}
 _WIDTH = 100
@@ -20,7 +20,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A name that holds every word, its score, and the line of its text that holds most of the words."""
+    """A name with all words: its score, and the line of its text with the most words."""
 
     name: str
     score: float
@@ -32,9 +32,9 @@ class SearchHit:
 
 
 def search_api(index: ApiIndex | None, words: Sequence[str]) -> tuple[SearchHit, ...]:
-    """The entries whose name or text holds all `words` (upper and lower case alike), the best first.
+    """The entries whose name or text contains all `words`, ignoring case, the best first.
 
-    The kit's notes are part of the text. Without an index they and the names that the kit knows are all there is.
+    The text includes the kit's notes. Without an index only the kit's names and notes are searched.
     """
     wanted = [word.casefold() for text in words for word in text.split()]
     entries = index.entries if index else dict.fromkeys(kit_names(), NOTHING)
@@ -54,13 +54,13 @@ def _hit(name: str, entry: IndexEntry, wanted: Sequence[str]) -> SearchHit | Non
 
 
 def _texts(name: str, entry: IndexEntry) -> list[tuple[float, str]]:
-    """(weight, text) of everything on an entry."""
+    """(weight, text) of all parts of an entry, the highest weight first."""
     sections = split_sections(entry.doc.text)
-    found = [(_WEIGHTS.get(section.kind, _ELSEWHERE), section.text) for section in sections]
-    found += [(_SIGNATURE, schema.text) for schema in entry.schemas]
-    found += [(_SIGNATURE, entry.signature)]
-    found += [(_ELSEWHERE, note.text(lang)) for note in notes_on(name) for lang in ("en", "zh")]
-    return sorted(found, key=lambda pair: -pair[0])
+    weighted = [(_WEIGHTS.get(section.kind, _ELSEWHERE), section.text) for section in sections]
+    weighted += [(_SIGNATURE, schema.text) for schema in entry.schemas]
+    weighted += [(_SIGNATURE, entry.signature)]
+    weighted += [(_ELSEWHERE, note.text(lang)) for note in notes_on(name) for lang in ("en", "zh")]
+    return sorted(weighted, key=lambda pair: -pair[0])
 
 
 def _in_name(name: str, word: str) -> float:
@@ -71,7 +71,7 @@ def _in_name(name: str, word: str) -> float:
 
 
 def _excerpt(texts: Sequence[str], wanted: Sequence[str]) -> str:
-    """The first line with the most of the wanted words, cut around the first of them; or the first line there is."""
+    """The first line with the most wanted words, cut around the first of them."""
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     best = max(lines, key=lambda line: sum(word in line.casefold() for word in wanted), default="")
     places = [at for word in wanted if (at := best.casefold().find(word)) >= 0]

@@ -1,11 +1,11 @@
-"""The sections of a docstring of torch_npu, told by their headings; the text stays in the language it is in."""
+"""The sections of a torch_npu docstring, split at their headings; the text is not translated."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Kind of section -> what to call it, in the order in which an entry is shown.
+# Kind of section -> its heading, in display order.
 HEADINGS: dict[str, dict[str, str]] = {
     "signature": {"en": "Signature", "zh": "接口原型"},
     "description": {"en": "Description", "zh": "功能描述"},
@@ -18,7 +18,7 @@ HEADINGS: dict[str, dict[str, str]] = {
     "examples": {"en": "Examples", "zh": "调用示例"},
 }
 
-# What stands as a heading in the documentation of torch_npu 2.9 to 2.13 -> the kind of what follows.
+# Kind of section -> its headings in the documentation of torch_npu 2.9 to 2.13.
 _KINDS: dict[str, tuple[str, ...]] = {
     "signature": ("接口原型", "函数原型"),
     "description": ("功能描述", "功能实现描述", "功能描述实现", "接口说明", "算子功能", "Description"),
@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
 }
 _KIND = {heading: kind for kind, headings in _KINDS.items() for heading in headings}
 
-# Headings after which text may follow on the same line; the others are also words of sentences.
+# Headings that text may follow on the same line; the others also occur as words of sentences.
 _WITH_TEXT = frozenset(
     ("功能描述", "参数说明", "输出说明", "返回值说明", "约束说明", "支持的型号", "接口原型", "函数原型")
 )
@@ -51,30 +51,30 @@ class DocSection:
 
 
 def split_sections(text: str) -> tuple[DocSection, ...]:
-    """The sections of a docstring in the order of HEADINGS; what follows headings of one kind is joined.
+    """The sections of a docstring in the order of HEADINGS; sections of one kind are joined.
 
-    Before the first heading, lines that look like a call are the signature and the others the description. What
-    follows the call below a heading for the signature is the parameters.
+    Before the first heading, lines that look like a call belong to the signature, others to the description. In a
+    signature section, text after the call belongs to the parameters.
     """
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     kind: str | None = None
     for line in text.expandtabs(4).splitlines():
         heading, rest = _heading(line)
         if heading is not None:
             kind, line = heading, rest
             if not rest:
-                found.setdefault(kind, [])
+                sections.setdefault(kind, [])
                 continue
-        elif kind == "signature" and _is_behind_call(line, found[kind]):
+        elif kind == "signature" and _is_behind_call(line, sections[kind]):
             kind = "parameters"
         plain = "signature" if _SIGNATURE.match(line) else "description"
-        found.setdefault(kind or plain, []).append(line.rstrip())
-    joined = {kind: _trimmed(lines) for kind, lines in found.items()}
+        sections.setdefault(kind or plain, []).append(line.rstrip())
+    joined = {kind: _trimmed(lines) for kind, lines in sections.items()}
     return tuple(DocSection(kind, joined[kind]) for kind in HEADINGS if joined.get(kind))
 
 
 def _heading(line: str) -> tuple[str | None, str]:
-    """The kind that a line opens and the text behind the heading, or (None, "")."""
+    """The kind of section that a line opens and the text after the heading, or (None, "")."""
     match = _HEADING.fullmatch(line)
     if match is None or match["heading"] not in _KIND:
         return None, ""
@@ -84,7 +84,7 @@ def _heading(line: str) -> tuple[str | None, str]:
 
 
 def _is_behind_call(line: str, signature: list[str]) -> bool:
-    """Whether a line is no part of the calls that stand before it."""
+    """Whether a line comes after the complete calls of the signature."""
     before = "".join(signature)
     return (
         bool(line.strip())
@@ -95,5 +95,5 @@ def _is_behind_call(line: str, signature: list[str]) -> bool:
 
 
 def _trimmed(lines: list[str]) -> str:
-    """Without blank lines at both ends, with at most one in a row."""
+    """The text without leading and trailing blank lines, and at most one blank line in a row."""
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
