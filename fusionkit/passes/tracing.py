@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -19,50 +20,79 @@ from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.overrides import TorchFunctionMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
+Graphs = dict[Any, torch.fx.GraphModule]
 
 
-def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
+class Tracer:
     """A trace function for register_replacement that uses exactly `table`, also when it is empty.
 
     torch's own `fwd_only` takes the table from a callable and, on some versions, an empty one becomes
     Inductor's default: a pattern then holds prims that the model's graph does not have. Mutations are
-    functionalised, as AOT autograd does to the model. `sources`
-    keeps the line of the pattern that made each
-    node, which takes longer.
+    functionalised, as AOT autograd does to the model. `sources` keeps the line of the pattern that made each
+    node, which takes longer. `searched`: the graphs of the kit's own search functions, by form.
     """
 
-    def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
-        recorded = _recording_lines() if sources else contextlib.nullcontext()
+    def __init__(self, table: Mapping[Any, Callable[..., Any]], *, sources: bool) -> None:
+        self._table = table
+        self._sources = sources
+        self.searched: Graphs = {}
+
+    def __call__(self, fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
+        """The graph of `fn` on these arguments (fake tensors, numbers)."""
+        recorded = _recording_lines() if self._sources else contextlib.nullcontext()
         with torch.no_grad(), enable_python_dispatcher(), recorded:
-            module = make_fx(fn, table, tracing_mode="real")(*args)
+            module = make_fx(fn, self._table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
                 functional = dispatch_functionalize(fn, FunctionalTensorMode())
-                module = make_fx(functional, table, tracing_mode="real")(*args)
+                module = make_fx(functional, self._table, tracing_mode="real")(*args)
         module.graph.eliminate_dead_code()
         module.recompile()
         return module
 
-    return trace
+
+def make_tracer(table: Mapping[Any, Callable[..., Any]], *, sources: bool = False) -> Tracer:
+    """The Tracer of a decomposition table; equal tables have one, and with it the graphs it has searched for."""
+    return _tracer(tuple(table.items()), sources)
 
 
-def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
+@functools.cache
+def _tracer(rows: tuple[tuple[Any, Callable[..., Any]], ...], sources: bool) -> Tracer:
+    return Tracer(dict(rows), sources=sources)
+
+
+def remembering(
+    trace: TraceFunction, search: Callable[..., Any], searched: Graphs | None = None
+) -> TraceFunction:
     """`trace`, which traces a function once for each form of its arguments.
 
     torch traces the function `search` and its replacement again at every site; sites of one form give the same
     graph. That of `search` is only read, so it is given again; of any other a copy is given, with metadata of its
-    own, since its nodes go into the model's graph.
+    own, since its nodes go into the model's graph. `searched` keeps the graphs of `search` beyond this function.
     """
-    known: dict[Any, torch.fx.GraphModule] = {}
+    known: Graphs = {}
+    of_search = known if searched is None else searched
 
     def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
-        form = _form(args)
+        form = form_of(args)
         if form is None:
             return trace(fn, args, **keywords)
+        if fn is search:
+            if (fn, form) not in of_search:
+                of_search[fn, form] = _without_values(trace(fn, args, **keywords))
+            return of_search[fn, form]
         if (fn, form) not in known:
             known[fn, form] = trace(fn, args, **keywords)
-        return known[fn, form] if fn is search else _again(known[fn, form], args)
+        return _again(known[fn, form], args)
 
     return traced
+
+
+def _without_values(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A graph that is only read, without the fake tensors of the compile that it was traced in."""
+    for node in module.graph.nodes:
+        node.meta.pop("val", None)
+        node.meta.pop("tensor_meta", None)
+    return module
 
 
 def _again(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
@@ -87,9 +117,9 @@ class _Values(torch.fx.Interpreter):
         return value
 
 
-def _form(args: Sequence[Any]) -> tuple[Any, ...] | None:
+def form_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
     """What a trace depends on; None where a size is symbolic or an argument is of another kind."""
-    form: list[Any] = []
+    form: list[Any] = [torch.get_default_dtype(), torch._C._is_any_autocast_enabled()]
     for arg in args:
         if isinstance(arg, torch.Tensor):
             sizes = (*arg.shape, *arg.stride(), arg.storage_offset())
