@@ -1,18 +1,20 @@
 # Two commands on a fresh machine, each doing its own set-up in .venv:
 #   make evidence   the main job: the notebooks on a real model, archived under evidence/
 #   make test       lint, types, import rules, notebook pairs, tests
+# One for a machine with time: make acceptance runs the measured claims in full, which takes hours.
 # Needs Python 3.11 to 3.13 and GNU make. Settings, given as `make test NAME=value`:
 #   PYTHON       the interpreter that .venv is made from
 #   TORCH_INDEX  an extra package index, such as the one that holds CPU builds of torch
 #   PARAMETERS   the investigation that `make evidence` runs; RUN_ARGS is handed on to `fusionkit run`
-#   PYTEST_ARGS  arguments of pytest; LAB_ARGS arguments of JupyterLab
+#   PYTEST_ARGS, ACCEPTANCE_ARGS  arguments of pytest; LAB_ARGS arguments of JupyterLab
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
 PARAMETERS ?= parameters/flux-tiny.yaml
 RUN_ARGS ?=
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
+ACCEPTANCE_ARGS ?= -v
 LAB_ARGS ?=
 
 RUN_EXTRAS := notebooks,models
@@ -22,9 +24,11 @@ INSTALL = $(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--extra-index
 
 # An installed torch_npu must not load itself into every `import torch`; fusionkit loads it when a target asks for it.
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
-evidence test: export HF_HUB_OFFLINE := 1
+evidence test acceptance: export HF_HUB_OFFLINE := 1
+# A hundred processes load the same modules: their bytecode is kept, whatever the environment says.
+test acceptance: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help evidence test lab notebooks clean
+.PHONY: help evidence test acceptance lab notebooks clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -40,7 +44,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m mypy --strict fusionkit
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/pair_notebooks.py --check
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --durations=20 $(PYTEST_ARGS)
+
+acceptance: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m acceptance $(ACCEPTANCE_ARGS) tests/acceptance
 
 lab: $(VENV)/.installed-run
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from finished_runs import finished_llama, llama_capture
 from hypothesis import settings
 from nbformat import v4
 from shared_investigation import PARAMETERS
@@ -16,8 +18,30 @@ from shared_investigation import PARAMETERS
 from fusionkit.evidence.html import page
 from fusionkit.store import write_text
 
+# Tiny tensors: more threads than one only wait for each other, here and in every process that a test starts.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with the files of the same compiles kept together."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from worker_files import WholeFiles
+
+    return WholeFiles(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, where several workers share them."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from worker_files import place_of
+
+        items.sort(key=lambda item: place_of(item.nodeid.partition("::")[0]))
+
 
 LAST_CELL = """\
 from fusionkit.evidence.gates import Gate
@@ -72,6 +96,18 @@ class Investigation:
             cell["id"] = f"cell-{position}"
         nbformat.write(node, path)
         return path
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The evidence of all seven notebooks on Llama, shared by all tests that only read it; change copies."""
+    return finished_llama(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def llama_capsule(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capsule of tiny Llama on target cpu, shared by tests that only match in its graph."""
+    return llama_capture(tmp_path_factory)
 
 
 @pytest.fixture

@@ -212,7 +212,16 @@ class TestEveryModule:
         assert [name(p) for p in MODULES if p.stem == "base" or p.stem.startswith("base_")] == []
 
 
-SETTINGS = {"PYTHON", "VENV", "TORCH_INDEX", "PARAMETERS", "RUN_ARGS", "PYTEST_ARGS", "LAB_ARGS"}
+SETTINGS = {
+    "PYTHON",
+    "VENV",
+    "TORCH_INDEX",
+    "PARAMETERS",
+    "RUN_ARGS",
+    "PYTEST_ARGS",
+    "ACCEPTANCE_ARGS",
+    "LAB_ARGS",
+}
 
 
 def run_make(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -247,8 +256,13 @@ class TestCommands:
             "mypy --strict fusionkit",
             "lint-imports --no-logo",
             "python tools/pair_notebooks.py --check",
-            "pytest -x",
+            "pytest --durations=20 -x",
         ]
+
+    def test_make_acceptance_runs_what_make_test_leaves_out(self, tmp_path):
+        (command,) = planned("acceptance", f"VENV={tmp_path / 'v'}", "ACCEPTANCE_ARGS=-x")[-1:]
+        assert command.endswith("python -m pytest -m acceptance -x tests/acceptance")
+        assert "-m 'not acceptance'" in PROJECT["tool"]["pytest"]["ini_options"]["addopts"]
 
     @pytest.mark.parametrize(
         ("target", "extras"),

@@ -14,11 +14,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
 from fusionkit.passes.searching import require_searchable
-from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
+from fusionkit.passes.tracing import Graphs, TraceFunction, Tracer, form_of, remembering, unlogged_retraces
 from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
 
 PatternClass = type[PatternBase]
+_OWN_PATTERNS = "fusionkit.patterns."
 
 
 class UnmatchableError(MisuseError):
@@ -45,14 +46,17 @@ def register_pattern(
         inputs = [fake_like(tensor, device) for tensor in example_inputs(pattern)]
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
+    arguments = _with_scalars(pattern, inputs)
+    searched = _searched_graphs(pattern, trace)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
-            require_searchable(name, pattern.pattern, bind_arguments(pattern, inputs, scalars))
+            if (pattern.pattern, form_of(list(arguments.values()))) not in searched:
+                require_searchable(name, pattern.pattern, arguments)
             entry = register_replacement(
                 pattern.pattern,
                 pattern.replacement,
                 inputs,
-                remembering(bounded, pattern.pattern),
+                remembering(bounded, pattern.pattern, searched),
                 into,
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,
@@ -70,6 +74,12 @@ def register_pattern(
         _require_arguments(pattern, repr(entry), scalars)
         _miss_where_untraceable(into, entry)
     return bool(entry)
+
+
+def _searched_graphs(pattern: PatternClass, trace: TraceFunction) -> Graphs:
+    """Where the graphs of a search function are kept: with the tracer for the kit's own, which never change."""
+    module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
+    return trace.searched if isinstance(trace, Tracer) and module.startswith(_OWN_PATTERNS) else {}
 
 
 def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:

@@ -20,6 +20,8 @@ from fusionkit.subjects.build import Subject, seeded
 from fusionkit.subjects.load import UserCode
 from fusionkit.subjects.source_paths import short_path
 
+Bindings = dict[int, list[tuple[ModuleType, str]]]
+
 _MODULE_CALL = nn.Module.__call__.__code__.co_filename
 
 
@@ -85,10 +87,10 @@ def record(subject: Subject, rows: Sequence[SiteCounter]) -> list[Occurrence]:
         stack.enter_context(seeded(subject.seed))
         stack.enter_context(_buffers_kept(subject.model))
         stack.enter_context(_module_hooks(subject.model, rows, recorder))
-        for row in rows:
-            if isinstance(row, FunctionCounter):
-                for path in row.functions:
-                    stack.enter_context(_function_wrapped(row, path, recorder))
+        counted = [(row, path) for row in rows if isinstance(row, FunctionCounter) for path in row.functions]
+        bindings = _bindings([_function_at(path)[2] for _, path in counted])
+        for row, path in counted:
+            stack.enter_context(_function_wrapped(row, path, recorder, bindings))
         with UserCode(f"subject {subject.name}: its plain forward fails with"):
             subject.run()
     return recorder.occurrences
@@ -131,14 +133,21 @@ def _left(matching: Sequence[ModuleCounter], recorder: Recorder) -> Callable[[nn
     return hook
 
 
-@contextlib.contextmanager
-def _function_wrapped(row: FunctionCounter, path: str, recorder: Recorder) -> Iterator[None]:
-    """Replace the function at `path`, in every loaded module that binds it, by a counting wrapper."""
+def _function_at(path: str) -> tuple[Any, str, Any]:
+    """What holds the function at `path` (module:function or module:Class.function), its name, and the function."""
     home, _, qualname = path.partition(":")
     holder, _, name = qualname.rpartition(".")
     owner = sys.modules.get(home)
     owner = getattr(owner, holder, None) if holder else owner
-    function = getattr(owner, name, None)
+    return owner, name, getattr(owner, name, None)
+
+
+@contextlib.contextmanager
+def _function_wrapped(
+    row: FunctionCounter, path: str, recorder: Recorder, bindings: Bindings
+) -> Iterator[None]:
+    """Replace the function at `path`, wherever a loaded module has bound it, by one that counts and calls it."""
+    owner, name, function = _function_at(path)
     if function is None:
         yield
         return
@@ -153,23 +162,33 @@ def _function_wrapped(row: FunctionCounter, path: str, recorder: Recorder) -> It
         finally:
             recorder.open[row.primitive] -= 1
 
-    bindings = [(owner, name)] if holder else list(_bindings(function))
+    if not isinstance(owner, ModuleType):
+        places: Sequence[tuple[Any, str]] = [(owner, name)]
+    else:  # another row may have replaced it already
+        places = bindings[id(function)] if id(function) in bindings else _bindings([function])[id(function)]
     try:
-        for place, bound in bindings:
+        for place, bound in places:
             setattr(place, bound, counted)
         yield
     finally:
-        for place, bound in bindings:
+        for place, bound in places:
             setattr(place, bound, function)
 
 
-def _bindings(function: Any) -> Iterator[tuple[ModuleType, str]]:
-    """Every (loaded module, name) bound to `function`, except in the C extension that defines it."""
+def _bindings(functions: Sequence[Any]) -> Bindings:
+    """Identity of each function -> every (loaded module, name) that holds it, places in one pass over the modules.
+
+    The C extension that defines a function is left alone.
+    """
+    places: Bindings = {id(function): [] for function in functions if function is not None}
+    if not places:
+        return places
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType) and not module.__name__.startswith("torch._C"):
             for name, value in list(vars(module).items()):
-                if value is function:
-                    yield module, name
+                if id(value) in places:
+                    places[id(value)].append((module, name))
+    return places
 
 
 @contextlib.contextmanager

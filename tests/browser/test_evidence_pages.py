@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -27,49 +25,39 @@ CUT_OFF = """() => [document.documentElement,
   .map((e) => `${e.localName}.${e.className}: ${e.innerText.slice(0, 60)}`)"""
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
-    """Notebooks 01 and 05 on Llama, once."""
-    out = tmp_path_factory.mktemp("pages") / "llama"
-    command = [sys.executable, "-m", "fusionkit.cli", "run", "parameters/llama-tiny.yaml"]
-    done = subprocess.run(
-        [*command, "--notebooks", "01,05", "--out", str(out)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return out
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_is_whole_without_network_and_javascript(run_dir, open_archived, name):
-    page = open_archived(run_dir / name)
+def test_every_page_is_whole_without_network_and_javascript(finished_run, open_archived, name):
+    page = open_archived(finished_run / name)
     page.assert_whole()
     assert all(table["rows"] > 1 for table in page.tables)
     assert [noise for noise in NOISE if noise in page.text] == []
     assert "nothing to show" not in page.text
 
 
-def test_these_are_all_pages_of_the_run(run_dir):
-    assert sorted(path.name for path in run_dir.rglob("*.html")) == sorted(PAGES)
+def test_these_are_all_pages_of_the_run(finished_run):
+    phases = [path.with_suffix(".html").name for path in (ROOT / "notebooks").glob("0*.ipynb")]
+    assert set(PAGES) <= {*phases, "index.html"}
+    assert sorted(path.name for path in finished_run.rglob("*.html")) == sorted([*phases, "index.html"])
 
 
 @pytest.mark.parametrize("width", [1280, 800])
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_cut_off(run_dir, chromium, name, width):
+def test_nothing_is_cut_off(finished_run, chromium, name, width):
     context = chromium.new_context(
         offline=True, java_script_enabled=False, viewport={"width": width, "height": 900}
     )
     try:
         page = context.new_page()
-        page.goto((run_dir / name).as_uri())
+        page.goto((finished_run / name).as_uri())
         assert page.evaluate(CUT_OFF) == []
     finally:
         context.close()
 
 
 @pytest.mark.parametrize("number", ["01", "05"])
-def test_question_answer_and_parameters_come_before_the_rest(run_dir, open_archived, number):
-    (path,) = run_dir.glob(f"{number}_*.html")
-    phase = json.loads((run_dir / "phases" / f"{number}.json").read_text("utf-8"))
+def test_question_answer_and_parameters_come_before_the_rest(finished_run, open_archived, number):
+    (path,) = finished_run.glob(f"{number}_*.html")
+    phase = json.loads((finished_run / "phases" / f"{number}.json").read_text("utf-8"))
     page = open_archived(path)
     answer = page.tables[0]["text"]
     assert page.text.index("Question:") < page.text.index(answer) < page.text.index("subject llama")
@@ -80,12 +68,12 @@ def test_question_answer_and_parameters_come_before_the_rest(run_dir, open_archi
     assert "expected_sites: dict" not in page.text  # the parameter cell is folded
 
 
-def test_pages_and_index_lead_to_one_another(run_dir, chromium):
+def test_pages_and_index_lead_to_one_another(finished_run, chromium):
     context = chromium.new_context(offline=True, java_script_enabled=False)
     try:
         page = context.new_page()
-        page.goto((run_dir / "index.html").as_uri())
-        assert "2 notebooks: 2 PASS" in page.inner_text("main")
+        page.goto((finished_run / "index.html").as_uri())
+        assert "7 notebooks: 7 PASS" in page.inner_text("main")
         page.click("text=05_debug_mismatch")
         assert "no site was missed: all 11 are hit, already fused or skipped" in page.inner_text("main")
         page.click("nav a")
@@ -94,11 +82,11 @@ def test_pages_and_index_lead_to_one_another(run_dir, chromium):
         context.close()
 
 
-def test_folded_code_opens_without_javascript(run_dir, chromium):
+def test_folded_code_opens_without_javascript(finished_run, chromium):
     context = chromium.new_context(offline=True, java_script_enabled=False)
     try:
         page = context.new_page()
-        page.goto((run_dir / "05_debug_mismatch.html").as_uri())
+        page.goto((finished_run / "05_debug_mismatch.html").as_uri())
         code = page.locator("details.code", has_text="open_study")
         assert not code.locator("pre").is_visible()
         code.locator("summary").click()

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dry_processes import unavailable
+from finished_runs import fusionkit, why_no_dry
 
+from fusionkit.cli import main
 from fusionkit.store import read_json
 
 pytestmark = [pytest.mark.notebook, pytest.mark.dry]
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def fusionkit(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fusionkit.cli", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def available() -> None:
-    done = fusionkit("doctor", "--target", "npu-dry")
-    if done.returncode:
-        unavailable(done.stdout.strip())
+def available(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if reason := why_no_dry(tmp_path_factory):
+        unavailable(reason)
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +29,6 @@ def dry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = fusionkit("run", "parameters/llama-tiny.yaml", "-P", "target=npu-dry", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "5 of 7 phases pass; INCONCLUSIVE: 06_verify_integration" in done.stdout
-    return out
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Phases 1 and 6 on cpu, with npu-dry beside."""
-    out = tmp_path_factory.mktemp("both") / "llama"
-    done = fusionkit("run", "parameters/llama-tiny.yaml", "--notebooks", "01,06", "--out", str(out))
-    assert done.returncode == 0, done.stderr
     return out
 
 
@@ -70,19 +55,20 @@ def test_phase_4_says_whose_numbers_it_has(dry: Path) -> None:
 
 
 def test_a_dry_run_is_verified_where_there_is_no_torch_npu(dry: Path) -> None:
-    done = fusionkit("verify", str(dry))
-    assert done.returncode == 0, done.stdout
+    assert main(["verify", str(dry)]) == 0
     assert "torch_npu" not in sys.modules
 
 
-def test_both_targets_stand_beside_each_other(both: Path) -> None:
-    graph = gates(both, 1)["npu-dry"]
+def test_both_targets_stand_beside_each_other(finished_run: Path) -> None:
+    graph = gates(finished_run, 1)["npu-dry"]
     assert graph["verdict"] == "PASS"
     assert "1 graph(s), 224 nodes; sites: 11 hit in both" in graph["reason"]
-    hits = gates(both, 6)["hits on npu-dry"]
+    hits = gates(finished_run, 6)["hits on npu-dry"]
     assert hits["verdict"] == "PASS"
     assert "rms_norm: 5 hits of 5 sites" in hits["reason"]
-    page = (both / "01_analyze_model.html").read_text("utf-8").replace("<wbr/>", "").replace("<wbr>", "")
+    page = (
+        (finished_run / "01_analyze_model.html").read_text("utf-8").replace("<wbr/>", "").replace("<wbr>", "")
+    )
     assert "aten.matmul.default" in page
     assert "npu.npu_fusion_attention_v3.default" in page
-    assert fusionkit("verify", str(both)).returncode == 0
+    assert main(["verify", str(finished_run)]) == 0

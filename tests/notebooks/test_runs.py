@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from finished_runs import fusionkit, llama_words
 from trial_files import write_trial
 
+from fusionkit.cli import main
 from fusionkit.evidence.verify import verify_evidence
 
 pytestmark = pytest.mark.notebook
 ROOT = Path(__file__).resolve().parents[2]
-CPU_ALONE = ("-P", "second_target=")  # test_dry_runs.py has the other target
 
 
-def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fusionkit.cli", *words], cwd=cwd, capture_output=True, text=True, timeout=900
-    )
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """Runs a command in this process; what it gives is its exit code, output and error."""
+    monkeypatch.chdir(ROOT)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """All seven notebooks on Llama, once."""
-    out = tmp_path_factory.mktemp("whole") / "llama"
-    done = run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(out))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("PASS: 7 of 7 phases pass")
-    return out
-
-
-def test_the_record_has_the_literal_evidence_keys(whole):
-    text = (whole / "record.md").read_text()
+def test_the_record_has_the_literal_evidence_keys(finished_run):
+    text = (finished_run / "record.md").read_text()
     for phase in range(1, 8):
         assert f"- Phase {phase} 证据: " in text
     for key in ("- 命中: ", "- 数值核验: ", "- 收益判定: ", "；开关状态: "):
@@ -43,16 +39,16 @@ def test_the_record_has_the_literal_evidence_keys(whole):
     assert "CPU" in text
 
 
-def test_a_second_run_gives_the_same_record(whole, tmp_path):
+def test_a_second_run_gives_the_same_record(finished_run, tmp_path, tmp_path_factory):
     again = tmp_path / "llama"
-    assert run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(again)).returncode == 0
-    assert (again / "record.jsonl").read_bytes() == (whole / "record.jsonl").read_bytes()
+    assert fusionkit(*llama_words(tmp_path_factory), "--out", str(again)).returncode == 0
+    assert (again / "record.jsonl").read_bytes() == (finished_run / "record.jsonl").read_bytes()
 
 
-def test_the_run_is_verified(whole):
-    done = run("verify", str(whole))
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1].startswith("verified:")
+def test_the_run_is_verified(finished_run, command):
+    code, out, _ = command("verify", str(finished_run))
+    assert code == 0, out
+    assert out.splitlines()[-1].startswith("verified:")
 
 
 def artifacts_of(run_dir: Path) -> list[str]:
@@ -63,50 +59,61 @@ def artifacts_of(run_dir: Path) -> list[str]:
     ]
 
 
-def test_one_changed_byte_in_any_artifact_is_contradicted(whole, tmp_path):
+def test_one_changed_byte_in_any_artifact_is_contradicted(finished_run, tmp_path, monkeypatch):
+    """Each byte by the hash alone; then all of them at once, with every claim computed anew from what is broken."""
     copy = tmp_path / "copy"
-    shutil.copytree(whole, copy)
+    shutil.copytree(finished_run, copy)
     names = sorted(set(artifacts_of(copy)))
     assert len(names) >= 15
-    for name in names:
-        path = copy / name
-        original = path.read_bytes()
-        middle = len(original) // 2
-        path.write_bytes(original[:middle] + bytes([original[middle] ^ 1]) + original[middle + 1 :])
-        found = verify_evidence(copy)
-        assert str(found.outcome) == "contradicted", name
-        assert any(finding.path == name for finding in found.findings), name
-        path.write_bytes(original)
+    changed = {}
+    with monkeypatch.context() as without_rechecks:
+        without_rechecks.setattr("fusionkit.evidence.rechecks.RECHECKS", {})
+        for name in names:
+            path = copy / name
+            original = path.read_bytes()
+            middle = len(original) // 2
+            changed[path] = original[:middle] + bytes([original[middle] ^ 1]) + original[middle + 1 :]
+            path.write_bytes(changed[path])
+            found = verify_evidence(copy)
+            assert str(found.outcome) == "contradicted", name
+            assert any(finding.path == name for finding in found.findings), name
+            path.write_bytes(original)
     assert verify_evidence(copy)
+    for path, content in changed.items():
+        path.write_bytes(content)
+    found = verify_evidence(copy)
+    assert str(found.outcome) == "contradicted"
+    assert set(names) <= {finding.path for finding in found.findings}
 
 
-def test_a_forged_claim_is_contradicted_even_with_right_hashes(whole, tmp_path):
+def test_a_forged_claim_is_contradicted_even_with_right_hashes(finished_run, tmp_path):
     """Hits and numbers are counted again from the artifacts, whatever the record says."""
     from fusionkit.evidence.rechecks import recheck_phase
     from fusionkit.store import read_json
 
-    phase = read_json(whole / "phases/06.json")
-    assert recheck_phase(whole, phase) == []
+    phase = read_json(finished_run / "phases/06.json")
+    assert recheck_phase(finished_run, phase) == []
     forged = json.loads(json.dumps(phase))
     forged["hits"]["rms_norm"]["hits"] += 1
-    assert any("rms_norm" in finding.what for finding in recheck_phase(whole, forged))
+    assert any("rms_norm" in finding.what for finding in recheck_phase(finished_run, forged))
     forged = json.loads(json.dumps(phase))
     site = next(iter(forged["numeric"]))
     forged["numeric"][site]["max_ulps"] = 0.0
-    assert any(site in finding.what for finding in recheck_phase(whole, forged))
+    assert any(site in finding.what for finding in recheck_phase(finished_run, forged))
 
 
-def test_resume_runs_nothing_anew(whole):
-    done = run("run", "parameters/llama-tiny.yaml", *CPU_ALONE, "--out", str(whole), "--resume")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("PASS: 7 of 7 phases pass")
-    assert "kept" in done.stderr
+def test_resume_runs_nothing_anew(finished_run, command, tmp_path, tmp_path_factory):
+    copy = shutil.copytree(finished_run, tmp_path / "llama")
+    code, out, err = command(*llama_words(tmp_path_factory), "--out", str(copy), "--resume")
+    assert code == 0, err
+    assert out.startswith("PASS: 7 of 7 phases pass")
+    assert err.count("kept") == 7
 
 
 def test_a_wrong_expected_number_stops_at_phase_6_and_names_both(tmp_path):
     out = tmp_path / "run"
     words = ["-P", "expected_sites.rms_norm=13", "--notebooks", "06,07", "--out", str(out)]
-    done = run("run", "parameters/flux-tiny.yaml", *words)
+    done = fusionkit("run", "parameters/flux-tiny.yaml", *words)
     assert done.returncode == 1
     assert "06_verify_integration" in done.stdout
     assert "13" in done.stdout
@@ -120,7 +127,7 @@ def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path):
     trial = write_trial(tmp_path, eps="1e-6")
     out = tmp_path / "run"
     words = ["-P", f"pattern_file={trial}", "--notebooks", "05,06,07", "--out", str(out)]
-    done = run("run", "parameters/flux-tiny.yaml", *words)
+    done = fusionkit("run", "parameters/flux-tiny.yaml", *words)
     assert done.returncode == 1
     page = (out / "05_debug_mismatch.html").read_text().replace("<wbr/>", "")
     phase5 = json.loads((out / "phases/05.json").read_text())
@@ -130,11 +137,11 @@ def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path):
     assert not (out / "phases/07.json").exists()
 
 
-def test_phase_5_works_from_a_capsule_alone(tmp_path):
+def test_phase_5_works_from_a_capsule_alone(tmp_path, command):
     capsule, out = tmp_path / "llama.json", tmp_path / "run"
-    assert run("capture", "llama", "--out", str(capsule)).returncode == 0
+    assert command("capture", "llama", "--out", str(capsule))[0] == 0
     words = ["--notebooks", "05", "-P", f"subject={capsule}", "--out", str(out)]
-    done = run("run", "parameters/llama-tiny.yaml", *words)
+    done = fusionkit("run", "parameters/llama-tiny.yaml", *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("PASS: 1 of 1 phases pass")
     phase = json.loads((out / "phases/05.json").read_text())
@@ -144,13 +151,13 @@ def test_phase_5_works_from_a_capsule_alone(tmp_path):
         "rope": 4,
         "swiglu": 2,
     }
-    assert run("verify", str(out)).returncode == 0
+    assert command("verify", str(out))[0] == 0
     manifest = json.loads((out / "manifest.json").read_text())
     assert str(capsule) in json.dumps(manifest)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "named"),
     [
         (["parameters/flux-tiny.yaml", "-P", "colour=red"], "colour"),
         (["parameters/flux-tiny.yaml", "-P", "subject=nowhere.json"], "nowhere.json"),
@@ -161,7 +168,7 @@ def test_phase_5_works_from_a_capsule_alone(tmp_path):
         (["parameters/flux-tiny.yaml", "-P", "pattern_file={bad_py}"], "bad_pattern.py line 1"),
     ],
 )
-def test_misuse_is_one_line_exit_2_and_writes_nothing(tmp_path, words, told):
+def test_misuse_is_one_line_exit_2_and_writes_nothing(tmp_path, command, words, named):
     (tmp_path / "bad.yaml").write_text("subject: [flux\n")
     (tmp_path / "bad_pattern.py").write_text("def f(:\n")
     words = [
@@ -169,9 +176,8 @@ def test_misuse_is_one_line_exit_2_and_writes_nothing(tmp_path, words, told):
         for w in words
     ]
     before = sorted(tmp_path.iterdir())
-    done = run("run", *words, "--out", str(tmp_path / "out"))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert told in done.stderr
+    code, out, err = command("run", *words, "--out", str(tmp_path / "out"))
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert named in err
     assert sorted(tmp_path.iterdir()) == before

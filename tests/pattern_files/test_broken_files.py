@@ -60,9 +60,10 @@ def test_the_whole_file_is_registered(tmp_path):
         "MemoryError in pattern",
     ],
 )
-def test_the_command_ends_with_2_and_one_line(tmp_path, capsys, what):
+def test_the_command_ends_with_2_and_one_line(tmp_path, capsys, llama_capsule, what):
     path = write_broken(tmp_path, what)
-    assert main(["explain", "llama", "--pattern", str(path)]) == 2
+    capsys.readouterr()
+    assert main(["explain", str(llama_capsule), "--pattern", str(path)]) == 2
     told = capsys.readouterr().err.splitlines()
     assert told_of(what, path) in told[-1]
     assert told[-1].startswith("fusionkit: ")

@@ -26,13 +26,13 @@ from fusionkit.npu.dry.cache_folder import WHEELS as WHEELS
 from fusionkit.npu.dry.cache_folder import cache_root as cache_root
 from fusionkit.npu.dry.standin import c_source, compile_standin, compiler, is_compiled
 from fusionkit.npu.dry.symbols import wanted_symbols
+from fusionkit.npu.dry.unpacked import is_whole_still
 from fusionkit.npu.dry.wheel import (
     cached_wheel,
     check_platform,
     check_wheel,
     fetch_wheel,
     fitting_wheels,
-    is_whole,
     unpack,
 )
 from fusionkit.npu.versions import PACKAGE, InstalledTorchNpu, fits, installed_torch_npu, refuse_untried_torch
@@ -115,7 +115,7 @@ def _package(root: Path, tell: Tell) -> tuple[Path, str]:
         return installed.root, installed.version
     wheel = _wheel(root / WHEELS, tell)
     package_root = root / PACKAGES / _key(wheel.stem)
-    if not is_whole(package_root, wheel):
+    if not is_whole_still(package_root, wheel):
         tell(f"unpacking {wheel.name}")
         _make(package_root, lambda folder: unpack(wheel, folder))
     return package_root, str(check_wheel(wheel, torch.__version__))

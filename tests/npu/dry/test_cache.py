@@ -14,6 +14,7 @@ from dry_processes import process_environment, run_dry_script, unavailable
 from tiny_wheels import RELEASE, make_wheel
 
 import fusionkit.npu.dry.cache as cache
+import fusionkit.npu.dry.unpacked as unpacked
 from fusionkit.errors import MisuseError
 from fusionkit.npu.dry.cache import (
     STANDINS,
@@ -35,6 +36,7 @@ PREPARE_HALF = """
 import sys, time
 from pathlib import Path
 import fusionkit.npu.dry.cache as cache
+import fusionkit.npu.dry.unpacked as unpacked
 def unpack(wheel, folder):
     (folder / "torch_npu").mkdir()
     (folder / "torch_npu" / "__init__.py").write_text("")
@@ -92,6 +94,20 @@ class TestPrepare:
         assert [path.name for path in prepared.libraries] == ["libabsent_acl.so"]
         assert (prepared.package_root / "torch_npu" / "_C.so").is_file()
         assert all(path.is_relative_to(root) for path in (prepared.package_root, *prepared.libraries))
+
+    def test_an_unchanged_package_is_hashed_once(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        prepare()
+        calls: list[Path] = []
+        hashed = unpacked.is_whole
+        monkeypatch.setattr(unpacked, "is_whole", lambda *given: calls.append(given[0]) or hashed(*given))
+        prepare()
+        prepare()
+        assert len(calls) == 1
+        (path,) = root.glob("packages/*/torch_npu/_C.so")
+        path.write_bytes(path.read_bytes())
+        prepare()
+        prepare()
+        assert len(calls) == 2
 
     def test_another_soc_is_another_stand_in(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first = prepare().libraries
