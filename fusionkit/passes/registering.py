@@ -46,7 +46,7 @@ def register_pattern(
         inputs = [fake_like(tensor, device) for tensor in example_inputs(pattern)]
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
-    arguments = _with_scalars(pattern, inputs)
+    arguments = bind_arguments(pattern, inputs, scalars)
     searched = _searched_graphs(pattern, trace)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
