@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -15,6 +15,7 @@ from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled, pattern_groups
+from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass, UnmatchableError
 from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
@@ -23,7 +24,7 @@ from fusionkit.passes.tracing import TraceFunction, make_tracer
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The graphs of one window before any pattern, the pattern groups, and every match.
+    """The graphs of one window before the patterns and `rewritten` by them, the groups tried, and every match.
 
     `pattern_table`: name of the decomposition table of the patterns' traces; None: the capture's own.
     """
@@ -33,11 +34,22 @@ class Matching:
     groups: Mapping[str, Sequence[PatternClass]]
     matches: tuple[SiteMatch, ...]
     pattern_table: str | None = None
+    rewritten: tuple[CapturedGraph, ...] = ()
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
         """The graphs of the window, before the patterns."""
         return self.capture.in_window(self.window)
+
+    @property
+    def before(self) -> Capture:
+        """The capture with the graphs before the patterns alone."""
+        return replace(self.capture, graphs=self.graphs)
+
+    @property
+    def after(self) -> Capture:
+        """The capture with the graphs after the patterns alone."""
+        return replace(self.capture, graphs=self.rewritten)
 
     @property
     def device(self) -> str:
@@ -61,7 +73,9 @@ class Matching:
 def matching_of(compiled: Compiled) -> Matching:
     """The matching of a compile through the kit."""
     capture = by_first_path(compiled.capture(), compiled.subject.model)
-    return Matching(capture, compiled.config.window, compiled.groups, compiled.matches)
+    return Matching(
+        capture, compiled.config.window, compiled.groups, compiled.matches, rewritten=compiled.after
+    )
 
 
 def match_capture(
@@ -102,10 +116,21 @@ def match_groups(
         if not tolerant:
             raise
         matcher = match_pass_for(_matchable(groups, table, device), table, device)
-    matches = [
-        match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
-    ]
-    return Matching(capture, window, groups, tuple(matches), pattern_table)
+    matches, rewritten = apply_to_copies(matcher, graphs)
+    return Matching(capture, window, groups, matches, pattern_table, rewritten)
+
+
+def apply_to_copies(
+    matcher: PatternMatchPass, graphs: Sequence[CapturedGraph]
+) -> tuple[tuple[SiteMatch, ...], tuple[CapturedGraph, ...]]:
+    """Every match in copies of the graphs, and the rewritten copies."""
+    matches: list[SiteMatch] = []
+    rewritten = []
+    for graph in graphs:
+        module = copy_graph_module(graph.module)
+        matches += matcher.apply(module, graph.key.index)
+        rewritten.append(CapturedGraph(graph.key, graph.window, module))
+    return tuple(matches), tuple(rewritten)
 
 
 def _matchable(

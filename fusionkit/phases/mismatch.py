@@ -17,7 +17,6 @@ from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import HitReport, PatternHits, report_hits
 from fusionkit.match.matching import Matching
 from fusionkit.passes.site_match import SiteMatch
-from fusionkit.phases.matched import Matched, match_study
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
@@ -34,7 +33,7 @@ class MismatchReport:
     """
 
     study: Study
-    matched: Matched
+    matching: Matching
     report: HitReport
     explained: Mapping[str, tuple[SiteExplanation, ...]]
     gates: tuple[Gate, ...]
@@ -69,7 +68,7 @@ class MismatchReport:
             row
             for name, items in self.explained.items()
             if items
-            for row in _prefixes(name, items, self.matched.matching, self.report.patterns[name])
+            for row in _prefixes(name, items, self.matching, self.report.patterns[name])
         ]
 
     def why_no_cause(self) -> str:
@@ -90,9 +89,9 @@ class MismatchReport:
 
     def write(self) -> PhaseRecord:
         """Write hits, graphs, explanations and the evidence."""
-        files = groups_from_file(self.study.config(), self.matched.matching.groups)
+        files = groups_from_file(self.study.config(), self.matching.groups)
         artifacts = write_hit_graphs(
-            self.study.run_dir, "05_hits", self.matched.before, self.matched.after, files, self.report
+            self.study.run_dir, "05_hits", self.matching.before, self.matching.after, files, self.report
         )
         path = "artifacts/05_explained.json"
         explained = {name: [_explained(item) for item in items] for name, items in self.explained.items()}
@@ -108,8 +107,7 @@ def debug_mismatch(study: Study) -> MismatchReport:
 
     Raises MisuseError for a capsule without a graph in the study's window.
     """
-    matched = match_study(study)
-    matching = matched.matching
+    matching = study.match()
     report = report_hits(matching, study.counts)
     explained = {
         name: explanations
@@ -117,8 +115,8 @@ def debug_mismatch(study: Study) -> MismatchReport:
         if (explanations := _explanations(matching, name, entry))
     }
     gates = tuple(_gate(entry, explained.get(name, ())) for name, entry in report.patterns.items())
-    gates = tuple(_of_origin(gate, matched.before.origin) for gate in gates or (_nothing(),))
-    return MismatchReport(study, matched, report, explained, gates)
+    gates = tuple(_of_origin(gate, matching.capture.origin) for gate in gates or (_nothing(),))
+    return MismatchReport(study, matching, report, explained, gates)
 
 
 def _explanations(matching: Matching, name: str, entry: PatternHits) -> tuple[SiteExplanation, ...]:

@@ -17,6 +17,7 @@ from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.fusions import fusion, pattern_names
 from fusionkit.match.hits import default_patterns
+from fusionkit.match.matching import Matching, match_capture, matching_of
 from fusionkit.npu.target import shows_values, use_target
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.trial import trial_groups
@@ -71,6 +72,15 @@ class Study:
         """Compile the subject with the chosen fusions. Raises MisuseError for a capsule: it has no model."""
         self._need_model()
         return compile_subject(self.model, self.config(), keep_inputs=keep_inputs)
+
+    def match(self) -> Matching:
+        """The matching of a compile of the subject; for a capsule, of copies of its graphs.
+
+        Raises MisuseError for a capsule without a graph in the study's window.
+        """
+        if self.capture is not None:
+            return match_capture(self.capture, self.config())
+        return matching_of(self.compile())
 
     def compile_plain(self, *, freezing: bool = False) -> Compiled:
         """Compile the subject with every fusion off. Raises MisuseError for a capsule: it has no model."""

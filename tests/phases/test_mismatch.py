@@ -59,7 +59,7 @@ def test_hits_are_counted_in_the_capsules_graphs_and_borne_out_by_the_evidence(t
     assert record.verdict is entry.verdict
     fused = [
         node
-        for graph in report.matched.after.graphs
+        for graph in report.matching.after.graphs
         for node in graph.nodes
         if "npu_gelu" in str(node.target)
     ]
@@ -128,7 +128,7 @@ def test_what_needs_a_model_is_refused_in_one_line(tmp_path, capture):
 
 def test_a_window_that_the_capsule_lacks_is_named(tmp_path, capture):
     study = open_capsule(tmp_path, capture, window="after-freezing")
-    with pytest.raises(MisuseError, match="no graph in window after-freezing"):
+    with pytest.raises(MisuseError, match="no graph was captured in window after-freezing"):
         debug_mismatch(study)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
+from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
-from fusionkit.match.matching import device_of
+from fusionkit.match.matching import apply_to_copies, device_of
 from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.numeric.replay import SiteReplay
@@ -135,9 +135,7 @@ def match_groups(
     """Match the groups in copies of the graphs, in order; a class that cannot be registered is left out."""
     device = device_of(graphs)
     matcher, groups, unusable, endless = _usable(groups, capture.decompositions, device)
-    matches = [
-        match for graph in graphs for match in matcher.apply(copy_graph_module(graph.module), graph.key.index)
-    ]
+    matches, _ = apply_to_copies(matcher, graphs)
     hits = [match for match in matches if match.status == "hit"]
     refused = {match.variant: str(match.reason) for match in matches if match.status != "hit"}
     by_name = {name_of(pattern): pattern for classes in groups.values() for pattern in classes}
