@@ -88,7 +88,7 @@ VERDICTS = [
         "INCONCLUSIVE",
         "nothing was replaced",
     ),
-    ("no count", [match("a")], [], None, None, "INCONCLUSIVE", "no independent count"),
+    ("no count", [match("a")], [], None, None, "INCONCLUSIVE", "no independent site count"),
     ("zero sites", [], [], count(), None, "INCONCLUSIVE", "zero sites"),
     ("asserted", [match("a")], [], count("a"), 2, "FAIL", "expected_sites.p says 2, 1 were found"),
     ("asserted right", [match("a")], [], count("a"), 1, "PASS", "1 hits of 1 sites"),

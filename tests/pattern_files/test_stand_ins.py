@@ -58,7 +58,7 @@ def test_the_fusion_is_told_from_what_the_replacement_calls(tmp_path, what, fusi
 
 def test_a_name_that_the_kit_lacks_fails_when_it_is_called_and_is_named(tmp_path):
     with pytest.raises(
-        MisuseError, match=r"mindiesd\.layers\.scale_shift\.swiglu is called, and fusionkit has"
+        MisuseError, match=r"mindiesd\.layers\.scale_shift\.swiglu is called, but fusionkit does not"
     ) as caught:
         trial_groups(write_foreign(tmp_path, "unknown name"))
     assert "\n" not in str(caught.value)
