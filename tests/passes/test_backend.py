@@ -29,7 +29,8 @@ def test_by_name_from_a_users_own_script_with_the_core_alone(tmp_path):
         with torch.no_grad():
             compiled = torch.compile(model, backend="fusionkit", options={{"capsule": {str(tmp_path / "c.json")!r}}})
             torch.testing.assert_close(compiled(x), model(x))
-        loaded = [n for n, module in sys.modules.items() if module and n.split(".")[0] in ("diffusers", "transformers", "papermill", "torch_npu")]
+        foreign = ("diffusers", "transformers", "papermill", "torch_npu")
+        loaded = [n for n, module in sys.modules.items() if module and n.split(".")[0] in foreign]
         assert not loaded, loaded
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, cwd=tmp_path)
