@@ -72,7 +72,7 @@ def test_a_loose_file_is_proved_and_the_proof_survives_json(proof_of):
 
 
 def test_it_prints_and_looks_for_torch_npu_without_harm(proof_of, capfd):
-    noisy = 'print("hello")\nos.write(1, b"raw")\nassert "torch_npu" not in sys.modules\n'
+    noisy = 'print("hello")\nos.write(1, b"raw")\nassert sys.modules.get("torch_npu") is None\n'
     (proof,) = proof_of(source(noisy + ORIGINAL), source(noisy + guarded(), GUARD))
     assert proof.verdict is Verdict.PASS, proof.reason
     assert capfd.readouterr().out == ""
