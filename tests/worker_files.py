@@ -6,7 +6,8 @@ from xdist.scheduler import LoadFileScheduling
 
 # Files that look at the same compiles of shared_models.compiled, which are made once in a process.
 SAME_COMPILES = frozenset({
-    "tests/capture/test_capsule.py", "tests/capture/test_counted.py", "tests/capture/test_keyword_order.py",
+    "tests/capture/test_aot.py", "tests/capture/test_capsule.py", "tests/capture/test_counted.py",
+    "tests/capture/test_keyword_order.py", "tests/capture/test_sources.py",
     "tests/match/explanation/test_entry_variants.py", "tests/match/explanation/test_explain.py",
     "tests/match/explanation/test_isolation.py", "tests/match/explanation/test_run_causes.py",
     "tests/match/repairing/test_region.py", "tests/match/repairing/test_repair.py",
@@ -26,6 +27,7 @@ LONGEST = (
     "tests/phases/test_phases.py",
     "tests/test_catalog.py",
     "tests/patterns/test_patterns.py",
+    "tests/subjects/test_captures.py",
     "tests/subjects/test_sites.py",
     "tests/npu/dry/test_cache.py",
     "tests/browser/test_identification_page.py",

@@ -11,6 +11,7 @@ import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fusionkit.capture.foreign import NPU_SLOT
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
 from fusionkit.passes.searching import require_searchable
@@ -47,7 +48,7 @@ def register_pattern(
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
     arguments = bind_arguments(pattern, inputs, scalars)
-    searched = _searched_graphs(pattern, trace)
+    searched = _searched_graphs(pattern, trace, device)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
             if (pattern.pattern, form_of(list(arguments.values()))) not in searched:
@@ -76,10 +77,14 @@ def register_pattern(
     return bool(entry)
 
 
-def _searched_graphs(pattern: PatternClass, trace: TraceFunction) -> Graphs:
-    """Where the graphs of a search function are kept: with the tracer for the kit's own, which never change."""
+def _searched_graphs(pattern: PatternClass, trace: TraceFunction, device: str) -> Graphs:
+    """Where the graphs of a search function are kept: with the tracer for the kit's own, which never change.
+
+    Not so on the bare slot of an npu: which composite ops are traced whole there changes with each capsule.
+    """
     module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
-    return trace.searched if isinstance(trace, Tracer) and module.startswith(_OWN_PATTERNS) else {}
+    lasting = module.startswith(_OWN_PATTERNS) and torch.device(device).type != NPU_SLOT
+    return trace.searched if isinstance(trace, Tracer) and lasting else {}
 
 
 def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:

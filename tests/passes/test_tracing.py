@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fusionkit.capture.foreign import npu_device
 from fusionkit.config import select_patterns
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.passes.session import match_pass_for
@@ -67,6 +68,12 @@ def test_the_kits_own_search_functions_are_traced_once_in_a_process_and_others_f
     for _ in range(2):
         match_pass_for({"gelu": [Users]}, "none")
     assert calls == [Users.pattern] * 2
+    calls.clear()
+    for _ in range(
+        2
+    ):  # which ops are traced whole on the slot of an npu changes with each capsule that is read
+        match_pass_for(groups, "none", str(npu_device("npu")))
+    assert len(calls) == 2 * len(groups["gelu"])
 
 
 def test_a_tracer_belongs_to_one_table():

@@ -206,9 +206,9 @@ def test_a_file_may_have_any_name(tmp_path):
     assert len(load_pattern_file(path)) == 1
 
 
-def test_explain_says_of_a_cast_of_another_torch_that_it_is_why_nothing_hits(tmp_path, capsys):
+def test_explain_says_of_a_cast_of_another_torch_that_it_is_why_nothing_hits(tmp_path, capsys, llama_capsule):
     path = write_foreign(tmp_path, "npu cast")
-    assert main(["explain", "llama", "--pattern", str(path)]) == 1
+    assert main(["explain", str(llama_capsule), "--pattern", str(path)]) == 1
     told = capsys.readouterr().out
     assert "0 hits" in told
     assert "npu._npu_dtype_cast" in told
