@@ -47,7 +47,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest --durations=20 $(PYTEST_ARGS)
 
 acceptance: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m acceptance $(ACCEPTANCE_ARGS) tests/acceptance
+	$(BIN)/python -m pytest -m acceptance $(ACCEPTANCE_ARGS)
 
 lab: $(VENV)/.installed-run
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)

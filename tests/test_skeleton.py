@@ -261,7 +261,7 @@ class TestCommands:
 
     def test_make_acceptance_runs_what_make_test_leaves_out(self, tmp_path):
         (command,) = planned("acceptance", f"VENV={tmp_path / 'v'}", "ACCEPTANCE_ARGS=-x")[-1:]
-        assert command.endswith("python -m pytest -m acceptance -x tests/acceptance")
+        assert command.endswith("python -m pytest -m acceptance -x")
         assert "-m 'not acceptance'" in PROJECT["tool"]["pytest"]["ini_options"]["addopts"]
 
     @pytest.mark.parametrize(
