@@ -25,8 +25,69 @@ RUNS = ("flux-tiny", "wan-tiny", "llama-tiny")
 TIMES = frozenset({"seconds", "created", "started", "ended"})
 PROSE = frozenset({"reason", "fix", "message", "text", "benefit", "what", "line", "note", "notes"})
 
-# Sentences that were reworded, old -> new, as regular expressions.
-REWORDED: tuple[tuple[str, str], ...] = ()
+# Sentences that were reworded, old -> new; {} stands for what is filled in.
+REWORDED: tuple[tuple[str, str], ...] = (
+    (
+        "{} carries no count of {}: that of {} is used",
+        "{} has no site count of {}: that of {} is used",
+    ),
+    (
+        "no count of {} on either side: only what was found is told",
+        "no site count of {} on either side: only matched sites are listed",
+    ),
+    (
+        "{} hits, but no independent count of sites to hold them against",
+        "{} hits, but no independent site count to compare with",
+    ),
+    (
+        "Measured on CPU: counts count, durations are no NPU time.",
+        "Measured on CPU: kernel counts are valid, durations are not NPU times.",
+    ),
+    (
+        "measured on CPU: counts count, durations are no NPU time",
+        "measured on CPU: kernel counts are valid, durations are not NPU times",
+    ),
+    (
+        "every file with a candidate has its hash of before",
+        "the hashes of all files with a candidate are unchanged",
+    ),
+    (
+        "every pattern file of the kit has its hash of before",
+        "the hashes of the kit's pattern files are unchanged",
+    ),
+    (
+        "rolled back: a replaced site computes something else",
+        "rolled back: the numbers of a replaced site are wrong",
+    ),
+    (
+        "'{}' still stands in {} files, first {}",
+        "'{}' still occurs in {} files, first {}",
+    ),
+    (
+        "'{}' stands in none of {} files",
+        "'{}' occurs in none of {} files",
+    ),
+    (
+        "no site was missed: {} of {} are accounted for",
+        "no site was missed: all {} are hit, already fused or skipped",
+    ),
+    (
+        "no place is known to be missed; the gates say what does not add up",
+        "no missed site is known; the reasons of the gates name the disagreement between hits and sites",
+    ),
+    (
+        "neither run copies anything",
+        "neither run has a copy kernel",
+    ),
+    (
+        "cannot be told",
+        "unknown",
+    ),
+    (
+        "cannot tell",
+        "is inconclusive",
+    ),
+)
 
 
 def jobs(kit: Path, parts: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -110,7 +171,11 @@ def differences(old: Any, new: Any, place: str = "", key: str = "") -> Iterator[
 
 def reworded(sentence: str) -> str:
     """An old sentence in the new words."""
-    for pattern, replacement in REWORDED:
+    for old, new in REWORDED:
+        pattern = re.escape(old).replace(re.escape("{}"), "(.+?)")
+        replacement = new.replace("{}", "\\g<%s>")
+        for number in range(1, new.count("{}") + 1):
+            replacement = replacement.replace("%s", str(number), 1)
         sentence = re.sub(pattern, replacement, sentence)
     return sentence
 
