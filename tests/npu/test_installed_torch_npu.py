@@ -17,6 +17,8 @@ from nbformat import v4
 from fusionkit.errors import FusionKitError
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.notebook import execute_notebook
+from fusionkit.identify.proving import prove_file
+from fusionkit.identify.scan_file import sites_of_text
 from fusionkit.npu.dry.cache import prepare
 from fusionkit.processes import BACKEND_AUTOLOAD
 
@@ -138,6 +140,18 @@ def test_a_proof_worker(environment: pytest.MonkeyPatch, tmp_path: Path) -> None
     (candidate,) = json.loads(done.stdout)["candidates"]
     assert candidate["op"] == "npu_rms_norm"
     assert candidate["proof"]["verdict"] == "PASS", candidate["proof"]
+
+
+def test_a_proof_worker_of_the_library(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    environment.setenv(BACKEND_AUTOLOAD, "1")
+    path = tmp_path / "norms.py"
+    path.write_text(NORM)
+    (site,) = [site for site in sites_of_text(path, NORM) if site.op == "npu_rms_norm"]
+    fused = "if torch_npu is not None:\n            return torch_npu.npu_rms_norm(x, self.weight, self.eps)[0]\n        "
+    guard = "import torch\ntry:\n    import torch_npu\nexcept ImportError:\n    torch_npu = None\n"
+    text = NORM.replace("scale = ", f"{fused}scale = ", 1).replace("import torch\n", guard, 1)
+    (proof,) = prove_file(path, [(site, text)])
+    assert str(proof.verdict) == "PASS", proof.reason
 
 
 def test_a_notebook_kernel(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
