@@ -61,10 +61,20 @@ def kill_server():
 """
 
 
+KIT = """
+import os, sys
+from pathlib import Path
+from test_forking import ForkServer, sleepers
+with ForkServer(["forked_module"], prepare="forked_module:prepare") as server:
+    sleepers(server, Path(sys.argv[1]))
+    os.kill(os.getpid(), 9)
+"""
+
+
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     (tmp_path / "forked_module.py").write_text(MODULE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
     with ForkServer(["forked_module"], prepare="forked_module:prepare") as server:
         yield server
 
@@ -161,11 +171,14 @@ def test_closing_ends_the_children_and_what_they_have_started(server, tmp_path):
 
 
 def test_the_end_of_the_kit_ends_the_server_and_its_children(server, tmp_path):
-    kit = os.fork()
-    if not kit:
-        sleepers(server, tmp_path)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(kit, 0)
+    paths = [str(tmp_path), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", KIT, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert gone(*map(int, (tmp_path / "pids").read_text().split()))
 
 

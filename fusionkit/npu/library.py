@@ -85,7 +85,11 @@ def refuse_defined_ops() -> None:
     """Raise MisuseError if torch_npu or another package has defined one of the ops in this process."""
     defined = sorted(name for name in SCHEMAS if is_defined(name))
     if defined:
-        owner = "torch_npu was imported" if "torch_npu" in sys.modules else "another package defined it"
+        owner = (
+            "torch_npu was imported"
+            if sys.modules.get("torch_npu") is not None
+            else "another package defined it"
+        )
         raise MisuseError(
             f"target cpu: npu::{defined[0]} exists already in this process ({owner});"
             " start a new process and choose the target before anything else"

@@ -11,7 +11,6 @@ import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusionkit.capture.foreign import NPU_SLOT
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
 from fusionkit.passes.searching import require_searchable
@@ -80,10 +79,10 @@ def register_pattern(
 def _searched_graphs(pattern: PatternClass, trace: TraceFunction, device: str) -> Graphs:
     """Where the graphs of a search function are kept: with the tracer for the kit's own, which never change.
 
-    Not so on the bare slot of an npu: which composite ops are traced whole there changes with each capsule.
+    On cpu only: elsewhere the composite ops that are traced whole change with each capsule.
     """
     module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
-    lasting = module.startswith(_OWN_PATTERNS) and torch.device(device).type != NPU_SLOT
+    lasting = module.startswith(_OWN_PATTERNS) and torch.device(device).type == "cpu"
     return trace.searched if isinstance(trace, Tracer) and lasting else {}
 
 

@@ -131,7 +131,7 @@ def test_a_profile_of_a_cpu_gives_counts_and_no_times(tmp_path):
     (item,) = found.known
     assert (item.count, item.us, item.share, item.saved_us) == (1, None, None, None)
     assert found.total_us is None
-    assert "no NPU time" in found.note
+    assert "not NPU times" in found.note
 
 
 def test_fused_kernels_that_run_already_are_counted(tmp_path):

@@ -1,7 +1,7 @@
 """Do two states of the kit give the same answers? Records those of one state, and compares two records.
 
-    python benchmarks/same_answers.py record OUT --kit CHECKOUT [--parts hits,explain,scan,runs]
-    python benchmarks/same_answers.py compare OLD NEW
+    python tools/same_answers.py record OUT --kit CHECKOUT [--parts hits,explain,scan,runs]
+    python tools/same_answers.py compare OLD NEW
 
 `record` runs the checkout's own code: `hits --json` of every subject on cpu and npu-dry, the rows of
 explain_misses.py, `scan --json` over transformers and diffusers, record.jsonl of three investigations. What OUT holds
@@ -90,6 +90,12 @@ REWORDED: tuple[tuple[str, str], ...] = (
 )
 
 
+def say(line: str) -> None:
+    """One line on standard output, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def jobs(kit: Path, parts: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Name of each answer, and the command that gives it."""
     python, cli = sys.executable, ["-m", "fusionkit"]
@@ -133,10 +139,10 @@ def record(out: Path, kit: Path, parts: list[str]) -> int:
             text = answer.read_text("utf-8") if answer.is_file() else done.stdout
         if done.returncode not in (0, 1) or not text.strip():
             failures += 1
-            print(f"{name}: exit {done.returncode}: {done.stderr.strip()[-300:]}", flush=True)
+            say(f"{name}: exit {done.returncode}: {done.stderr.strip()[-300:]}")
             continue
         answer.write_text(text, "utf-8")
-        print(f"{name}: exit {done.returncode}", flush=True)
+        say(f"{name}: exit {done.returncode}")
     return 1 if failures else 0
 
 
@@ -192,8 +198,8 @@ def compare(old: Path, new: Path) -> int:
             lines = list(differences(answer_of(old / name), answer_of(new / name)))
         faults += bool(lines)
         for line in lines[:20]:
-            print(f"{name}{line if line.startswith(('.', '[')) else ': ' + line}")
-    print(f"{compared} answers compared, {faults} differ")
+            say(f"{name}{line if line.startswith(('.', '[')) else ': ' + line}")
+    say(f"{compared} answers compared, {faults} differ")
     return 1 if faults or not compared else 0
 
 
