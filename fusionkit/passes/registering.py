@@ -14,12 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
 from fusionkit.passes.searching import require_searchable
-from fusionkit.passes.tracing import Graphs, TraceFunction, Tracer, form_of, remembering, unlogged_retraces
+from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
 from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
 
 PatternClass = type[PatternBase]
-_OWN_PATTERNS = "fusionkit.patterns."
 
 
 class UnmatchableError(MisuseError):
@@ -47,16 +46,14 @@ def register_pattern(
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
     arguments = bind_arguments(pattern, inputs, scalars)
-    searched = _searched_graphs(pattern, trace, device)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
-            if (pattern.pattern, form_of(list(arguments.values()))) not in searched:
-                require_searchable(name, pattern.pattern, arguments)
+            require_searchable(name, pattern.pattern, arguments)
             entry = register_replacement(
                 pattern.pattern,
                 pattern.replacement,
                 inputs,
-                remembering(bounded, pattern.pattern, searched),
+                remembering(bounded, pattern.pattern),
                 into,
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,
@@ -74,16 +71,6 @@ def register_pattern(
         _require_arguments(pattern, repr(entry), scalars)
         _miss_where_untraceable(into, entry)
     return bool(entry)
-
-
-def _searched_graphs(pattern: PatternClass, trace: TraceFunction, device: str) -> Graphs:
-    """Where the graphs of a search function are kept: with the tracer for the kit's own, which never change.
-
-    On cpu only: elsewhere the composite ops that are traced whole change with each capsule.
-    """
-    module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
-    lasting = module.startswith(_OWN_PATTERNS) and torch.device(device).type == "cpu"
-    return trace.searched if isinstance(trace, Tracer) and lasting else {}
 
 
 def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:

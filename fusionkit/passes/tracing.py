@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,14 +28,12 @@ class Tracer:
 
     torch's own `fwd_only` takes the table from a callable, and on some versions an empty table becomes Inductor's
     default: the pattern then has prims that the model's graph does not have. Mutations are functionalised, as AOT
-    autograd does for the model. `sources` records the source line of each node, which takes longer. `searched`: the
-    graphs of the kit's own search functions, by form.
+    autograd does for the model. `sources` records the source line of each node, which takes longer.
     """
 
     def __init__(self, table: Mapping[Any, Callable[..., Any]], *, sources: bool) -> None:
         self._table = table
         self._sources = sources
-        self.searched: Graphs = {}
 
     def __call__(self, fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
         """The graph of `fn` on these arguments (fake tensors, numbers)."""
@@ -52,49 +49,28 @@ class Tracer:
 
 
 def make_tracer(table: Mapping[Any, Callable[..., Any]], *, sources: bool = False) -> Tracer:
-    """The Tracer of a decomposition table; equal tables have one, and with it the graphs it has searched for."""
-    return _tracer(tuple(table.items()), sources)
+    """The Tracer of a decomposition table."""
+    return Tracer(table, sources=sources)
 
 
-@functools.cache
-def _tracer(rows: tuple[tuple[Any, Callable[..., Any]], ...], sources: bool) -> Tracer:
-    return Tracer(dict(rows), sources=sources)
-
-
-def remembering(
-    trace: TraceFunction, search: Callable[..., Any], searched: Graphs | None = None
-) -> TraceFunction:
+def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
     """`trace` with a cache: one trace of a function for each form of its arguments (shapes, strides, dtypes, numbers).
 
     torch traces the search function `search` and its replacement again at every site, and sites of one form give
     the same graph. The graph of `search` is only read, so the cached one is returned; any other is returned as a
-    copy with its own metadata, since its nodes are inserted into the model's graph. `searched` keeps the graphs of
-    `search` beyond this function.
+    copy with its own metadata, since its nodes are inserted into the model's graph.
     """
     known: Graphs = {}
-    of_search = known if searched is None else searched
 
     def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
         form = form_of(args)
         if form is None:
             return trace(fn, args, **keywords)
-        if fn is search:
-            if (fn, form) not in of_search:
-                of_search[fn, form] = _without_values(trace(fn, args, **keywords))
-            return of_search[fn, form]
         if (fn, form) not in known:
             known[fn, form] = trace(fn, args, **keywords)
-        return _copied(known[fn, form], args)
+        return known[fn, form] if fn is search else _copied(known[fn, form], args)
 
     return traced
-
-
-def _without_values(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """A graph that is only read, without the fake tensors of the compile that it was traced in."""
-    for node in module.graph.nodes:
-        node.meta.pop("val", None)
-        node.meta.pop("tensor_meta", None)
-    return module
 
 
 def _copied(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
