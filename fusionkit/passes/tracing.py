@@ -20,10 +20,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
-Graphs = dict[Any, torch.fx.GraphModule]
 
 
-class Tracer:
+def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
     """A trace function for register_replacement that uses exactly `table`, even an empty one.
 
     torch's own `fwd_only` takes the table from a callable, and on some versions an empty table becomes Inductor's
@@ -31,26 +30,18 @@ class Tracer:
     autograd does for the model. `sources` records the source line of each node, which takes longer.
     """
 
-    def __init__(self, table: Mapping[Any, Callable[..., Any]], *, sources: bool) -> None:
-        self._table = table
-        self._sources = sources
-
-    def __call__(self, fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
-        """The graph of `fn` on these arguments (fake tensors, numbers)."""
-        recorded = _recording_lines() if self._sources else contextlib.nullcontext()
+    def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
+        recorded = _recording_lines() if sources else contextlib.nullcontext()
         with torch.no_grad(), enable_python_dispatcher(), recorded:
-            module = make_fx(fn, self._table, tracing_mode="real")(*args)
+            module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
                 functional = dispatch_functionalize(fn, FunctionalTensorMode())
-                module = make_fx(functional, self._table, tracing_mode="real")(*args)
+                module = make_fx(functional, table, tracing_mode="real")(*args)
         module.graph.eliminate_dead_code()
         module.recompile()
         return module
 
-
-def make_tracer(table: Mapping[Any, Callable[..., Any]], *, sources: bool = False) -> Tracer:
-    """The Tracer of a decomposition table."""
-    return Tracer(table, sources=sources)
+    return trace
 
 
 def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
@@ -60,7 +51,7 @@ def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFuncti
     the same graph. The graph of `search` is only read, so the cached one is returned; any other is returned as a
     copy with its own metadata, since its nodes are inserted into the model's graph.
     """
-    known: Graphs = {}
+    known: dict[Any, torch.fx.GraphModule] = {}
 
     def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
         form = form_of(args)
