@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from fusionkit.encoding import Result
 from fusionkit.errors import FusionKitError, RunBrokenError
 from fusionkit.evidence.folder import check_folder, drop_previous, previous_dir, run_folder
 from fusionkit.evidence.html import notebook_html
@@ -41,7 +42,7 @@ class PhaseOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Result, schema=SCHEMA, also=("exit_code",), without=("strict",)):
     """A run that has ended. `not_run`: the notebooks after the one at which it stopped."""
 
     run_dir: Path
@@ -69,24 +70,6 @@ class RunResult:
 
     def __bool__(self) -> bool:
         return self.exit_code == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "schema": SCHEMA,
-            "run_dir": str(self.run_dir),
-            "exit_code": self.exit_code,
-            "phases": [
-                {
-                    "notebook": phase.notebook,
-                    "verdict": None if phase.verdict is None else str(phase.verdict),
-                    "reason": phase.reason,
-                    "kept": phase.kept,
-                }
-                for phase in self.phases
-            ],
-            "not_run": list(self.not_run),
-        }
 
 
 class Progress(Protocol):

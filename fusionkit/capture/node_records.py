@@ -11,10 +11,11 @@ import torch.fx
 from fusionkit.capture.foreign import device_name
 from fusionkit.capture.literals import encode
 from fusionkit.capture.sources import module_path, source_line, source_text
+from fusionkit.encoding import Result
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Result):
     """One node. `target` is the op's full name (`aten.mul.Tensor`), a placeholder's or attribute's own name.
 
     `args`, `kwargs` and `meta` are encoded as in `capture.literals`; `meta` is null, a tensor's metadata
@@ -31,21 +32,6 @@ class NodeRecord:
     module: str
     source: str
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The node of the capsule format."""
-        return {
-            "name": self.name,
-            "op": self.op,
-            "target": self.target,
-            "args": self.args,
-            "kwargs": self.kwargs,
-            "meta": self.meta,
-            "users": list(self.users),
-            "module": self.module,
-            "source": self.source,
-            "text": self.text,
-        }
 
 
 def record_node(node: torch.fx.Node) -> NodeRecord:

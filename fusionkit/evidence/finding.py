@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+
+from fusionkit.encoding import Result
 
 
 class Effect(StrEnum):
@@ -16,13 +18,9 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Result):
     """`path`: the file concerned, relative to the run folder where it lies in it; `what`: one line."""
 
     path: str
     what: str
     effect: Effect = Effect.CONTRADICTED
-
-    def to_dict(self) -> dict[str, str]:
-        """Plain JSON types."""
-        return {**asdict(self), "effect": str(self.effect)}

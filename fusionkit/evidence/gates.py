@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fusionkit.encoding import Result
 from fusionkit.verdict import Verdict, combine
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Result):
     """One check of a phase: its verdict and the reason."""
 
     name: str
@@ -18,10 +19,6 @@ class Gate:
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
-
-    def to_dict(self) -> dict[str, str]:
-        """Plain JSON types."""
-        return {"name": self.name, "verdict": str(self.verdict), "reason": self.reason}
 
 
 def phase_verdict(gates: Sequence[Gate]) -> Verdict:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fusionkit.encoding import Result, decode
 from fusionkit.errors import MisuseError
 from fusionkit.store import read_json, sha256_bytes, sha256_file, to_json, write_text
 
@@ -48,7 +49,7 @@ class NotebookRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Result, schema=SCHEMA):
     """The state of a run; `ended` and `return_code` are None while it runs, or after it was killed."""
 
     command: tuple[str, ...]
@@ -62,10 +63,6 @@ class Manifest:
     return_code: int | None = None
     notebooks: tuple[NotebookRun, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, without the seal."""
-        return {"schema": SCHEMA, **asdict(self)}
 
     def notebook(self, name: str) -> NotebookRun | None:
         """The run of the notebook of that name, or None."""
@@ -92,10 +89,8 @@ def read_manifest(run_dir: Path) -> Manifest:
     value = read_json(path)
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise MisuseError(f"{path}: not a manifest of schema {SCHEMA}; run again")
-    try:
-        return _manifest(value)
-    except (KeyError, TypeError) as error:
-        raise MisuseError(f"{path}: not a manifest of schema {SCHEMA} ({error}); run again") from error
+    fields = {name: value.get(name) for name in Manifest.__dataclass_fields__}
+    return decode(Manifest, fields, f"{path}: not a manifest of schema {SCHEMA}; run again")
 
 
 def is_sealed(run_dir: Path) -> bool:
@@ -132,16 +127,3 @@ def hash_outputs(run_dir: Path, cache: HashCache) -> dict[str, str]:
 
 def _sealed(value: dict[str, Any]) -> str:
     return to_json({**value, "sha256": sha256_bytes(to_json(value).encode("utf-8"))}) + "\n"
-
-
-def _manifest(value: dict[str, Any]) -> Manifest:
-    fields = {name: value[name] for name in Manifest.__dataclass_fields__}
-    fields |= {
-        "command": tuple(value["command"]),
-        "selected": tuple(value["selected"]),
-        "inputs": tuple(InputFile(**entry) for entry in value["inputs"]),
-        "notebooks": tuple(
-            NotebookRun(**{**entry, "outputs": tuple(entry["outputs"])}) for entry in value["notebooks"]
-        ),
-    }
-    return Manifest(**fields)

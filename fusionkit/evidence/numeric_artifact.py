@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
+from fusionkit.encoding import decode
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
 from fusionkit.numeric.compare import compare_outputs
@@ -79,7 +80,7 @@ def write_compared(
         for site, output in sites.items()
     }
     write_json(
-        path.with_suffix(".json"), {"schema": SCHEMA, "tolerance": asdict(tolerance), "sites": entries}
+        path.with_suffix(".json"), {"schema": SCHEMA, "tolerance": tolerance.to_dict(), "sites": entries}
     )
     return {"path": relative, "kind": "numeric"}, {site: claim(c.to_dict()) for site, c in compared.items()}
 
@@ -121,7 +122,7 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
 
 def _read_entries(path: Path) -> tuple[Tolerance, Mapping[str, Any]]:
     kept = read_json(path.with_suffix(".json"))
-    return Tolerance(**kept["tolerance"]), kept["sites"]
+    return decode(Tolerance, kept["tolerance"], path.name), kept["sites"]
 
 
 def _uncovered(path: Path, relative: str, listed: Sequence[str], phase: Mapping[str, Any]) -> list[Finding]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate, phase_reason, phase_verdict
 from fusionkit.evidence.markdown import render_record
@@ -31,7 +32,7 @@ _TIME_KEY = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseRecord:
+class PhaseRecord(Result, schema=SCHEMA, also=("verdict", "reason")):
     """The result of one phase.
 
     `hits` and `numeric`: the claims of the phase, per pattern and per site. `artifacts`: the files that prove them,
@@ -67,17 +68,8 @@ class PhaseRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; a number that is not finite becomes the string "nan", "inf" or "-inf"."""
-        names = ("phase", "notebook", "subject", "target", "window", "dtype", "benefit", "switch")
-        return {
-            "schema": SCHEMA,
-            **{name: getattr(self, name) for name in names},
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "gates": [gate.to_dict() for gate in self.gates],
-            "hits": _plain(self.hits, "hits"),
-            "numeric": _plain(self.numeric, "numeric"),
-            "artifacts": [dict(artifact) for artifact in self.artifacts],
-        }
+        claims = {"hits": _plain(self.hits, "hits"), "numeric": _plain(self.numeric, "numeric")}
+        return Result.to_dict(self) | claims
 
 
 def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.manifest import MANIFEST, Manifest, read_manifest
 from fusionkit.evidence.phase_records import read_phases
@@ -25,23 +26,13 @@ class StatusRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStatus:
+class RunStatus(Result, schema=SCHEMA, keys={"rows": "notebooks"}):
     """`state` is a sentence; `return_code` is None while the run goes on, or after it was killed."""
 
     run_dir: Path
     state: str
     return_code: int | None
     rows: tuple[StatusRow, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "schema": SCHEMA,
-            "run_dir": str(self.run_dir),
-            "state": self.state,
-            "return_code": self.return_code,
-            "notebooks": [asdict(row) for row in self.rows],
-        }
 
 
 def run_status(run_dir: Path) -> RunStatus:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fusionkit
+from fusionkit.encoding import Result
 from fusionkit.environment import package_sha256
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
@@ -23,7 +24,7 @@ SCHEMA = "fusionkit/verification/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Result, schema=SCHEMA, also=("outcome",)):
     """`outcome`: verified, contradicted, incomplete or stale, by the most severe finding; true if verified."""
 
     run_dir: Path
@@ -41,14 +42,9 @@ class Verification:
         return self.outcome == "verified"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "schema": SCHEMA,
-            "run_dir": str(self.run_dir),
-            "outcome": self.outcome,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "phases": [{name: p.get(name) for name in ("phase", "notebook", "verdict")} for p in self.phases],
-        }
+        """Plain JSON types; of each phase its number, notebook and verdict."""
+        phases = [{name: p.get(name) for name in ("phase", "notebook", "verdict")} for p in self.phases]
+        return Result.to_dict(self) | {"phases": phases}
 
 
 def verify_evidence(run_dir: Path | str) -> Verification:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.match.graph_pairs import GraphPair
 from fusionkit.match.rewrites import Rewrite
 
@@ -50,7 +51,7 @@ class SitePair:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphComparison:
+class GraphComparison(Result, schema=SCHEMA, also=("same",)):
     """Two captures of one model. `ops`, `devices` and `dtypes` have the differences only, `sites` every site."""
 
     a: Side
@@ -88,19 +89,12 @@ class GraphComparison:
         return f"sites: {'; '.join(counts)}" if counts else "no site of the patterns on either side"
 
     def to_dict(self) -> dict[str, Any]:
-        """The compare JSON."""
-        return {
-            "schema": SCHEMA,
-            "a": asdict(self.a),
-            "b": asdict(self.b),
-            "same": self.same,
-            "graphs": [asdict(pair) for pair in self.graphs],
+        """Plain JSON types."""
+        return Result.to_dict(self) | {
             "ops": self.op_rows(),
             "devices": [{"device": tally.name, "a": tally.a, "b": tally.b} for tally in self.devices],
             "dtypes": [{"dtype": tally.name, "a": tally.a, "b": tally.b} for tally in self.dtypes],
             "sites": self.site_rows(everything=True),
-            "rewrites": [rewrite.to_dict() for rewrite in self.rewrites],
-            "notes": list(self.notes),
         }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.encoding import Result
 from fusionkit.fusions import pattern_names
 from fusionkit.match.matching import Matching, matching_of
 from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused, join_sites
@@ -75,7 +76,7 @@ class PatternHits:
 
 
 @dataclass(frozen=True, slots=True)
-class HitReport:
+class HitReport(Result, schema=SCHEMA):
     """Hits of the requested patterns on one subject, with graph breaks, recompiles and notes of the compile."""
 
     subject: str
@@ -87,21 +88,6 @@ class HitReport:
     recompiles: tuple[str, ...]
     patterns: Mapping[str, PatternHits] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The hits JSON."""
-        return {
-            "schema": SCHEMA,
-            "subject": self.subject,
-            "target": self.target,
-            "window": self.window,
-            "dtype": self.dtype,
-            "graphs": self.graphs,
-            "breaks": list(self.breaks),
-            "recompiles": list(self.recompiles),
-            "notes": list(self.notes),
-            "patterns": {name: entry.to_dict() for name, entry in self.patterns.items()},
-        }
 
 
 def hits(

@@ -10,12 +10,13 @@ from typing import Any
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.node_records import target_name
 from fusionkit.capture.sources import module_path, source_line, source_text
+from fusionkit.encoding import Result
 
 Ops = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Result):
     """Ops that only A has and ops that only B has at each of `places`, sorted by name, with their numbers.
 
     `modules`: module paths of the places in graph order; `sources`: source lines of the ops.
@@ -28,14 +29,8 @@ class Rewrite:
     sources: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "a": dict(self.a),
-            "b": dict(self.b),
-            "places": self.places,
-            "modules": list(self.modules),
-            "sources": list(self.sources),
-        }
+        """Plain JSON types; the ops as {op: count}."""
+        return Result.to_dict(self) | {"a": dict(self.a), "b": dict(self.b)}
 
 
 @dataclass(slots=True)

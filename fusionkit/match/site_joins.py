@@ -10,6 +10,7 @@ import torch.fx
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line, source_text
+from fusionkit.encoding import Result
 from fusionkit.fusions import fused_packets
 from fusionkit.match.ops import packet
 from fusionkit.passes.site_match import SiteMatch
@@ -17,7 +18,7 @@ from fusionkit.subjects.site_counts import ExpectedSite
 
 
 @dataclass(frozen=True, slots=True)
-class FusedSite:
+class FusedSite(Result, also=("reason",), without=("op",), keys={"graph_index": "graph"}):
     """A fused op that the graph has before any pattern; `source`: the model's own line that calls `op`."""
 
     anchor: str
@@ -30,16 +31,6 @@ class FusedSite:
     def reason(self) -> str:
         """The source line that fused the site, and its op."""
         return f"already fused by the library: {self.source} calls {self.op}"
-
-    def to_dict(self) -> dict[str, str | int | None]:
-        """The SITE of the JSON interface, with the graph's index."""
-        return {
-            "anchor": self.anchor,
-            "module": self.module,
-            "source": self.source,
-            "reason": self.reason,
-            "graph": self.graph_index,
-        }
 
 
 @dataclass(frozen=True, slots=True)

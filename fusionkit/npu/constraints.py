@@ -7,9 +7,10 @@ that capture without a device does not verify these rules. The rules are those o
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.npu.activation_constraints import ACTIVATION_ROWS
 from fusionkit.npu.attention_constraints import ATTENTION_ROWS
@@ -57,7 +58,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Result):
     """A call that violates a rule; `value` is the text of the given value."""
 
     op: str
@@ -68,10 +69,6 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.op}: {self.argument} {self.rule}, got {self.value} ({self.source})"
-
-    def to_dict(self) -> dict[str, str]:
-        """Plain JSON types."""
-        return asdict(self)
 
 
 _RMS = "op-plugin docs npu_rms_norm"

@@ -6,10 +6,10 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from fusionkit.encoding import Result
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.dry.cache import NAMED_WHEEL, is_set_up, soc_name
 from fusionkit.npu.facade import TorchNpu
@@ -19,16 +19,12 @@ from fusionkit.processes import ending, module_command
 
 
 @dataclass(frozen=True, slots=True)
-class TargetState:
+class TargetState(Result, without=("target",)):
     """Whether a target is available; `what`: its components, or what to do."""
 
     target: str
     available: bool
     what: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {"available": self.available, "what": self.what}
 
 
 def try_target(name: str, tell: Tell = lambda _: None) -> TargetState:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.verdict import Verdict, combine
 
 NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Result, schema=1):
     """Verdict on one output, or on several (`outputs`; the figures are then the worst of them).
 
     mean_ulps, max_ulps: error of actual against the reference, in ulps of `dtype` (defined in `tolerance`);
@@ -62,19 +63,6 @@ class Comparison:
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
         return bool(self.verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types with a schema version; figures that are not finite become None."""
-        record: dict[str, Any] = {"schema": 1}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                value = None
-            record[field.name] = value
-        record["verdict"] = str(self.verdict)
-        record["shape"] = None if self.shape is None else list(self.shape)
-        record["outputs"] = [output.to_dict() for output in self.outputs]
-        return record
 
 
 _WORST_IS_LARGEST = (

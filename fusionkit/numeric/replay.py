@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
@@ -42,7 +43,7 @@ class ReplayedOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class RegimeReplay:
+class RegimeReplay(Result, without=("outputs",)):
     """One replay. `mean_square`: that of the random activations, None on the site's own inputs.
 
     `outputs`: the compared tensors, for the evidence.
@@ -59,19 +60,9 @@ class RegimeReplay:
         """Whether the verdict is PASS."""
         return bool(self.verdict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "regime": self.regime,
-            "mean_square": self.mean_square,
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "comparison": None if self.comparison is None else self.comparison.to_dict(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class SiteReplay:
+class SiteReplay(Result, schema=1):
     """All replays of one site; the verdict combines theirs, the reason is the deciding regime's."""
 
     name: str
@@ -85,19 +76,6 @@ class SiteReplay:
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
         return bool(self.verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types with a schema version."""
-        return {
-            "schema": 1,
-            "name": self.name,
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "seed": self.seed,
-            "activations": list(self.activations),
-            "dtype_gate": self.dtype_gate,
-            "regimes": [regime.to_dict() for regime in self.regimes],
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.tolerance import Tolerance
 from fusionkit.verdict import Verdict
@@ -26,7 +27,7 @@ class ScaleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sensitivity:
+class Sensitivity(Result, schema=1):
     """`smallest`: the smallest scale defect that is refused, as is every larger one tried; None if there is none.
 
     PASS if there is one; INCONCLUSIVE if there is none, or if the unscaled run itself does not pass.
@@ -41,19 +42,9 @@ class Sensitivity:
         """Whether the verdict is PASS."""
         return bool(self.verdict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types with a schema version."""
-        return {
-            "schema": 1,
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "smallest": self.smallest,
-            "rows": [{key: _plain(value) for key, value in asdict(row).items()} for row in self.rows],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class NoiseFloor:
+class NoiseFloor(Result, schema=1):
     """Difference of two runs that should be equal. PASS: bit-equal; INCONCLUSIVE: they differ by max_abs."""
 
     verdict: Verdict
@@ -64,10 +55,6 @@ class NoiseFloor:
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
         return bool(self.verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types with a schema version."""
-        return {"schema": 1, **{key: _plain(value) for key, value in asdict(self).items()}}
 
 
 def _plain(value: Any) -> Any:

@@ -25,11 +25,12 @@ from dataclasses import dataclass
 
 import torch
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(Result):
     """Limits of the gate.
 
     k: largest allowed ratio of the replacement's error to the original's (dimensionless, at least 1).
@@ -62,10 +63,6 @@ class Tolerance:
         grows with the square of a small angle.
         """
         return (1.0 - self.k**2 * (1.0 - original)).clamp(max=self.min_cosine)
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain JSON types."""
-        return {"k": self.k, "floor_ulps": self.floor_ulps, "min_cosine": self.min_cosine}
 
 
 def ulp(magnitude: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -14,6 +14,7 @@ from fusionkit.capture.aot import aot_backend, decomposition_table
 from fusionkit.capture.compiling import compile_and_run
 from fusionkit.capture.graphs import GraphKey, copy_graph_module
 from fusionkit.config import WINDOWS, select_patterns
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.foreign_backend import Backend, WatchedBackend, resolve_backend
@@ -30,33 +31,25 @@ KIT_BACKEND = "fusionkit"
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeCause:
+class ProbeCause(Result):
     """Why a count is meaningless. `type`: stale_compile_cache, not_compiled or not_lowered."""
 
     type: str
     what: str
     fix: str
 
-    def to_dict(self) -> dict[str, str]:
-        """Plain JSON."""
-        return {"type": self.type, "what": self.what, "fix": self.fix}
-
 
 @dataclass(frozen=True, slots=True)
-class ProbedGraph:
+class ProbedGraph(Result):
     """One graph that was counted in. `level`: its origin: a window's name, "aot", "pattern pass" or "dynamo"."""
 
     index: int
     level: str
     nodes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"index": self.index, "level": self.level, "nodes": self.nodes}
-
 
 @dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(Result, schema=SCHEMA, also=("verdict", "reason"), without=("matches",)):
     """The matches of the patterns in the graphs of one compile; `cause`: why the count is meaningless, else None."""
 
     subject: str
@@ -90,20 +83,8 @@ class ProbeReport:
         return f"{self.cause.type}: {self.cause.what}" + (f"; in the rest: {summary}" if self.graphs else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The probe JSON; with a cause, `hits` is null."""
-        return {
-            "schema": SCHEMA,
-            "subject": self.subject,
-            "target": self.target,
-            "window": self.window,
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "graphs": [graph.to_dict() for graph in self.graphs],
-            "patterns": {name: self._entry(name) for name in self.patterns},
-            "cause": None if self.cause is None else self.cause.to_dict(),
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-        }
+        """Plain JSON types."""
+        return Result.to_dict(self) | {"patterns": {name: self._entry(name) for name in self.patterns}}
 
     def _entry(self, name: str) -> dict[str, Any]:
         own = [match for match in self.matches if match.pattern == name]

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusionkit.encoding import Result
+
 
 @dataclass(frozen=True, slots=True)
-class SiteMatch:
+class SiteMatch(Result, without=("pattern", "modules", "arguments"), keys={"graph_index": "graph"}):
     """One match of one variant. Node names are those of the graph before any pattern was applied.
 
     `status`: "hit", "skipped" (a documented limit of the fused op excludes this site) or "refused" (the replacement
@@ -28,19 +30,6 @@ class SiteMatch:
     nodes: tuple[str, ...]
     modules: tuple[str, ...] = ()
     arguments: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The SITE of the JSON interface, with the variant and the status."""
-        return {
-            "anchor": self.anchor,
-            "module": self.module,
-            "source": self.source,
-            "reason": self.reason,
-            "variant": self.variant,
-            "status": self.status,
-            "nodes": list(self.nodes),
-            "graph": self.graph_index,
-        }
 
 
 def count_hits(patterns: Iterable[str], matches: Iterable[SiteMatch]) -> dict[str, int]:

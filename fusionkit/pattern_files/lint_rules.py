@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
+
 SCHEMA = "fusionkit.lint/1"
 
 
@@ -142,7 +144,7 @@ RULE_NAMES: dict[str, Rule] = {rule.name: rule for rule in RULES}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Result):
     """One place that breaks a rule. `line`: from 1; 0 if unknown. `what`: description of this place."""
 
     rule: str
@@ -150,16 +152,6 @@ class Finding:
     what: str
     way_out: str
     severity: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "rule": self.rule,
-            "severity": self.severity,
-            "line": self.line,
-            "what": self.what,
-            "way_out": self.way_out,
-        }
 
 
 def finding(
@@ -171,7 +163,7 @@ def finding(
 
 
 @dataclass(frozen=True, slots=True)
-class LintReport:
+class LintReport(Result, schema=SCHEMA, keys={"path": "file"}):
     """All findings of one file, by line."""
 
     path: str
@@ -189,9 +181,4 @@ class LintReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The lint JSON."""
-        return {
-            "schema": SCHEMA,
-            "file": self.path,
-            "errors": len(self.errors),
-            "findings": [item.to_dict() for item in self.findings],
-        }
+        return Result.to_dict(self) | {"errors": len(self.errors)}

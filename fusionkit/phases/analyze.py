@@ -14,6 +14,7 @@ from fusionkit.capture.capsule import graph_text, write_capsule
 from fusionkit.capture.counted import with_counts
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.config import WINDOWS, select_patterns
+from fusionkit.encoding import Result
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.fusions import fusion, pattern_names
@@ -32,7 +33,7 @@ _NONE = "\N{EN DASH}"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Result, keys={"forecast": "expected benefit", "path": "path forecast"}):
     """One row of the candidate table; `decision` is "go", "deferred" or "rejected"."""
 
     pattern: str
@@ -42,18 +43,6 @@ class Candidate:
     forecast: str
     path: str
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """One table row."""
-        return {
-            "pattern": self.pattern,
-            "sites": self.sites,
-            "decision": self.decision,
-            "reuse": self.reuse,
-            "expected benefit": self.forecast,
-            "path forecast": self.path,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.fusions import BenefitKind
 from fusionkit.profile.copies import neighbours
 from fusionkit.profile.diff import ProfileDiff
@@ -65,7 +65,7 @@ _SLICES = frozenset({"Slice", "StridedSlice", "AsStrided"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Result, keys={"shows": "found"}):
     """Whether two profiles show a root cause; `shows` is None if they cannot decide. `count`: kernels."""
 
     cause: str
@@ -73,13 +73,9 @@ class Finding:
     reason: str
     count: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {"cause": self.cause, "found": self.shows, "reason": self.reason, "count": self.count}
-
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Account(Result):
     """Kernels whose count rose (new) or fell (gone), and net = new - gone; us is None on a CPU."""
 
     new_count: int
@@ -89,35 +85,15 @@ class Account:
     gone_us: float | None
     net_us: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; times in us."""
-        return {
-            "new_count": self.new_count,
-            "gone_count": self.gone_count,
-            "net_count": self.net_count,
-            "new_us": self.new_us,
-            "gone_us": self.gone_us,
-            "net_us": self.net_us,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Benefit:
+class Benefit(Result):
     """Kind of benefit by kernel counts; the counts are candidate minus baseline."""
 
     kind: BenefitKind
     compute_kernels: int
     movement_kernels: int
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "kind": self.kind,
-            "compute_kernels": self.compute_kernels,
-            "movement_kernels": self.movement_kernels,
-            "reason": self.reason,
-        }
 
 
 def account(diff: ProfileDiff) -> Account:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.profile.families import stem
 from fusionkit.profile.kernel_records import (
     KernelRecord,
@@ -47,7 +48,7 @@ START, END = "(start)", "(end)"
 
 
 @dataclass(frozen=True, slots=True)
-class CopyKind:
+class CopyKind(Result):
     """Copies of one kind, `inplace_copy` of them launched by aclnnInplaceCopy; baseline fields None without a baseline."""
 
     kind: str
@@ -58,21 +59,9 @@ class CopyKind:
     baseline_us: float | None = None
     baseline_inplace_copy: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; times in us."""
-        return {
-            "kind": self.kind,
-            "count": self.count,
-            "us": self.us,
-            "inplace_copy": self.inplace_copy,
-            "baseline_count": self.baseline_count,
-            "baseline_us": self.baseline_us,
-            "baseline_inplace_copy": self.baseline_inplace_copy,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class CopyPair:
+class CopyPair(Result):
     """Copies of one kind between the same two neighbours (keys) in a step and stream; us of the copies."""
 
     previous: str
@@ -81,19 +70,9 @@ class CopyPair:
     count: int
     us: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; times in us."""
-        return {
-            "previous": self.previous,
-            "copy": self.copy,
-            "next": self.next,
-            "count": self.count,
-            "us": self.us,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class CopyReport:
+class CopyReport(Result, schema="fusionkit.kernels-copies/1", without=("renamings",)):
     """All copies of a profile, their neighbours, the verdict against a baseline, and the schemes."""
 
     total_us: float
@@ -111,20 +90,8 @@ class CopyReport:
         return bool(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result of `kernels copies` as plain JSON; `total_us` is the time of the copies alone."""
-        return {
-            "schema": "fusionkit.kernels-copies/1",
-            "total_us": self.total_us,
-            "count": self.count,
-            "baseline_count": self.baseline_count,
-            "kinds": [kind.to_dict() for kind in self.kinds],
-            "pairs": [pair.to_dict() for pair in self.pairs],
-            "renamed": [list(renaming.keys) for renaming in self.renamings],
-            "schemes": [scheme.to_dict() for scheme in self.schemes],
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "note": self.note,
-        }
+        """Plain JSON."""
+        return Result.to_dict(self) | {"renamed": [list(renaming.keys) for renaming in self.renamings]}
 
 
 def copy_kind(record: KernelRecord) -> str | None:

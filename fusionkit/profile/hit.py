@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.profile.families import is_kernel
 from fusionkit.profile.kernel_records import Profile, pair_note, require_same_source
@@ -13,7 +13,7 @@ from fusionkit.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class KernelHit:
+class KernelHit(Result, schema="fusionkit.kernels-hit/1"):
     """Launches of a fused kernel in a profile, compared with the number of sites and the run without the fusion."""
 
     kernel: str
@@ -26,19 +26,6 @@ class KernelHit:
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result of `kernels hit` as plain JSON."""
-        return {
-            "schema": "fusionkit.kernels-hit/1",
-            "kernel": self.kernel,
-            "count": self.count,
-            "expected": self.expected,
-            "baseline_count": self.baseline_count,
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "note": self.note,
-        }
 
 
 def check_kernel_hit(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 
 CPU_CORE = "CPU"
@@ -59,16 +60,12 @@ class KernelRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Result, without=("left_out",)):
     """A row that could not be read completely. `left_out`: it gave no record."""
 
     line: int
     what: str
     left_out: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: line (1-based, physical) and what is wrong with it."""
-        return {"line": self.line, "what": self.what}
 
 
 @dataclass(frozen=True, slots=True)

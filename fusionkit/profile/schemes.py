@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.profile.kernel_records import KernelRecord, Profile
 from fusionkit.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(Result):
     """A scheme; `applies` is None if the profile cannot decide; `why` gives the reason in each case."""
 
     scheme: str
@@ -19,16 +19,6 @@ class Scheme:
     applicability: str
     applies: bool | None
     why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "scheme": self.scheme,
-            "title": self.title,
-            "applicability": self.applicability,
-            "applies": self.applies,
-            "why": self.why,
-        }
 
 
 SCHEMES: tuple[tuple[str, str, str], ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from fusionkit.encoding import Result
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.recorder import Occurrence, record
 from fusionkit.subjects.site_counts import counters_for
@@ -16,7 +17,7 @@ from fusionkit.subjects.source_paths import short_path
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterSource:
+class ParameterSource(Result):
     """The source of a value in a fragment.
 
     `kind`: "module_parameter", "module_buffer", "absent" (the module has the name but no tensor) or
@@ -28,14 +29,9 @@ class ParameterSource:
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        shape = None if self.shape is None else list(self.shape)
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": shape}
-
 
 @dataclass(frozen=True, slots=True)
-class SourceFragment:
+class SourceFragment(Result):
     """One piece of source code: qualified name, `file`, first line, text, and the modules that run it.
 
     `call_line`: the line of the call, where the primitive is a builtin or a norm that this code calls; else
@@ -50,19 +46,6 @@ class SourceFragment:
     call_line: int | None
     parameters: tuple[ParameterSource, ...]
     modules: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "primitive": self.primitive,
-            "qualname": self.qualname,
-            "file": self.file,
-            "first_line": self.first_line,
-            "text": self.text,
-            "call_line": self.call_line,
-            "parameters": [parameter.to_dict() for parameter in self.parameters],
-            "modules": list(self.modules),
-        }
 
 
 def source_fragments(subject: Subject, primitive: str) -> list[SourceFragment]:

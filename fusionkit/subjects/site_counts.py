@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fusionkit.counters import SiteCounter
+from fusionkit.encoding import Result
 from fusionkit.fusions import FUSIONS
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.recorder import record
@@ -18,7 +18,7 @@ from fusionkit.subjects.table import SUBJECTS
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedSite:
+class ExpectedSite(Result):
     """One place where the eager model computes `primitive`.
 
     `module`: dotted path, as in named_modules, of the innermost running module; "" is the model itself. `source`:
@@ -33,19 +33,9 @@ class ExpectedSite:
     caller: str
     ordinal: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "primitive": self.primitive,
-            "module": self.module,
-            "source": self.source,
-            "caller": self.caller,
-            "ordinal": self.ordinal,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ExpectedCount:
+class ExpectedCount(Result, also=("expected", "counted", "contradiction")):
     """The expected number of sites of one primitive, and its sources.
 
     `sites`: the counted sites, None if no counter applies. `declared`: the author's number, None without one.
@@ -79,18 +69,6 @@ class ExpectedCount:
         if not self.complete and counted < declared:
             return None
         return f"{self.primitive}: expected_sites says {declared}, the eager run has {counted}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "primitive": self.primitive,
-            "expected": self.expected,
-            "counted": self.counted,
-            "declared": self.declared,
-            "complete": self.complete,
-            "contradiction": self.contradiction,
-            "sites": None if self.sites is None else [site.to_dict() for site in self.sites],
-        }
 
 
 def count_sites(

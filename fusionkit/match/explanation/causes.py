@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch.fx
 
 from fusionkit.capture.sources import source_line
+from fusionkit.encoding import Result
 from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.ops import packet
 
@@ -42,7 +42,7 @@ FIXES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Result):
     """Why one site was missed: the CAUSE of the JSON interface."""
 
     type: str
@@ -54,10 +54,6 @@ class Cause:
     graph_source: str
     fix: str
     edit: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 def cause_of(difference: Difference, edit: str | None = None) -> Cause:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.capture.sources import module_path, source_line
+from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError
 from fusionkit.match.explanation.align import outputs_of
 from fusionkit.match.explanation.causes import Cause, cause_of, plain_cause
@@ -27,7 +27,7 @@ from fusionkit.match.ops import FORM_OPS, describe, packet
 
 
 @dataclass(frozen=True, slots=True)
-class SiteExplanation:
+class SiteExplanation(Result, without=("rows", "place"), keys={"said": "matcher"}):
     """One missed site: its location, the nearest variant, and every cause.
 
     `anchor`: the graph node at which the pattern would end. `stage` and `said`: where torch's matcher stopped, and
@@ -48,21 +48,6 @@ class SiteExplanation:
     rows: tuple[AlignedRow, ...] = ()
     place: Place | None = None
     near: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        """The site of the explain JSON."""
-        return {
-            "anchor": self.anchor,
-            "module": self.module,
-            "source": self.source,
-            "status": self.status,
-            "pattern": self.pattern,
-            "stage": self.stage,
-            "matcher": self.said,
-            "nodes": list(self.nodes),
-            "near": self.near,
-            "causes": [cause.to_dict() for cause in self.causes],
-        }
 
 
 class Explainer:

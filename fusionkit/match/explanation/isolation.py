@@ -24,6 +24,7 @@ from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
 from fusionkit.capture.sources import source_line
 from fusionkit.config import select_patterns
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.rows import call_text
 from fusionkit.match.explanation.variants import Variant
@@ -56,7 +57,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(Result):
     """The levels of one variant, in the order in which its ops are called.
 
     `sites`: the expected number of hits, None without a site count. `falls_at`: the first level with fewer hits than
@@ -76,22 +77,7 @@ class Isolation:
     def to_dict(self) -> dict[str, Any]:
         """The isolate JSON."""
         fall = self.falls_at
-        return {
-            "variant": self.variant,
-            "sites": self.sites,
-            "falls_at": None if fall is None else fall.node,
-            "levels": [
-                {
-                    "node": level.node,
-                    "call": level.call,
-                    "source": level.source,
-                    "nodes": level.nodes,
-                    "hits": level.hits,
-                    "note": level.note,
-                }
-                for level in self.levels
-            ],
-        }
+        return Result.to_dict(self) | {"falls_at": None if fall is None else fall.node}
 
 
 def isolate(
@@ -248,21 +234,12 @@ def _count(graphs: Sequence[CapturedGraph], pattern: PatternClass, trace: TraceF
 
 
 @dataclass(frozen=True, slots=True)
-class IsolationReport:
+class IsolationReport(Result, schema=SCHEMA):
     """The isolation of every variant of a pattern, the one with the longest matching prefix first."""
 
     pattern: str
     window: str
     variants: tuple[Isolation, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The isolate JSON."""
-        return {
-            "schema": SCHEMA,
-            "pattern": self.pattern,
-            "window": self.window,
-            "variants": [item.to_dict() for item in self.variants],
-        }
 
 
 def isolate_capture(

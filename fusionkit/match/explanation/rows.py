@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
 
 from fusionkit.capture.sources import source_line
+from fusionkit.encoding import Result
 from fusionkit.match.explanation.align import Alignment
 from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.explanation.variants import Variant
@@ -17,7 +18,7 @@ from fusionkit.match.ops import packet
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedRow:
+class AlignedRow(Result):
     """One row: a pattern node and its graph node, "" if that side has none.
 
     `state`: "same", "differs", "pattern only" or "graph only". `field`: the differing op or argument name;
@@ -35,10 +36,6 @@ class AlignedRow:
     field: str = ""
     expected: str = ""
     actual: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 def aligned_rows(

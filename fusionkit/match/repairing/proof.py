@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.matching import apply_to_copies, device_of
 from fusionkit.match.repairing.region import Region, form_of
@@ -33,7 +34,7 @@ Candidate = tuple[Region, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Result):
     """One hit. `verdict` and `reason`: of the numeric comparison; None and "" without one."""
 
     anchor: str
@@ -43,18 +44,6 @@ class Hit:
     variant: str
     verdict: Verdict | None
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "anchor": self.anchor,
-            "module": self.module,
-            "source": self.source,
-            "graph": self.graph,
-            "variant": self.variant,
-            "verdict": None if self.verdict is None else str(self.verdict),
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture
 from fusionkit.config import CompilationConfig
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_capture
@@ -33,7 +33,7 @@ SCHEMA = "fusionkit.repair/1"
 
 
 @dataclass(frozen=True, slots=True)
-class RepairReport:
+class RepairReport(Result, schema=SCHEMA):
     """`before` and `after`: hits with the old and the new file, by torch's matcher on the same graphs.
 
     `sites`: every hit of the new file. `missed`: explanations of the sites that it still misses. `edits`: variant ->
@@ -53,21 +53,6 @@ class RepairReport:
     def __bool__(self) -> bool:
         """Whether a repair is offered."""
         return self.offered
-
-    def to_dict(self) -> dict[str, Any]:
-        """The repair JSON."""
-        return {
-            "schema": SCHEMA,
-            "pattern": self.pattern,
-            "before": self.before,
-            "after": self.after,
-            "sites": [site.to_dict() for site in self.sites],
-            "missed": [site.to_dict() for site in self.missed],
-            "edits": {name: list(lines) for name, lines in self.edits.items()},
-            "offered": self.offered,
-            "reason": self.reason,
-            "text": self.text,
-        }
 
     def write(self, out: Path) -> Path:
         """Write the new file. Raises MisuseError when no repair is offered, or `out` exists."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.match.repairing.pattern_source import groups_of_file
 from fusionkit.match.repairing.proof import Matched, match_groups
@@ -24,7 +25,7 @@ SCHEMA = "fusionkit.synthesize/1"
 
 
 @dataclass(frozen=True, slots=True)
-class SynthesisReport:
+class SynthesisReport(Result, schema=SCHEMA, without=("taken",)):
     """`sites`: number of regions of the chosen forms; `hits`: number of them that the file matches.
 
     `besides`: number of matches elsewhere. `reason`: why the file misses a chosen site, "" if it misses none; a file
@@ -41,17 +42,9 @@ class SynthesisReport:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The synthesize JSON."""
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "sites": self.sites,
-            "hits": self.hits,
-            "besides": self.besides,
-            "reason": self.reason,
-            "replacements": [{"class": cls, "taken": op} for cls, op in self.taken],
-            "text": self.text,
-        }
+        """Plain JSON types."""
+        taken = [{"class": cls, "taken": op} for cls, op in self.taken]
+        return Result.to_dict(self) | {"replacements": taken}
 
     def write(self, out: Path) -> Path:
         """Write the file. Raises MisuseError when it misses a chosen site, or `out` exists."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.npu.op_docs.kit import KitOp
 from fusionkit.npu.op_docs.notes import Note
 from fusionkit.npu.op_docs.online import online_folder, online_page
@@ -18,7 +19,7 @@ _WANTED = ("parameters", "returns", "constraints", "products")
 
 
 @dataclass(frozen=True, slots=True)
-class ApiEntry:
+class ApiEntry(Result, schema=SCHEMA, also=("call", "not_found", "online")):
     """One name below torch_npu ("npu_rms_norm", "optim.NpuFusedAdamW") with its documentation.
 
     `package`: the wheel or folder, `version`: its version; both "" without one. `where`: file:line of the
@@ -63,20 +64,5 @@ class ApiEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "call": self.call,
-            "package": self.package,
-            "version": self.version,
-            "where": self.where,
-            "superseded": list(self.superseded),
-            "signature": self.signature,
-            "schemas": [schema.to_dict() for schema in self.schemas],
-            "sections": {section.kind: section.text for section in self.sections},
-            "kit": None if self.kit is None else self.kit.to_dict(),
-            "notes": [note.to_dict() for note in self.notes],
-            "not_found": list(self.not_found),
-            "online": self.online,
-            "online_folder": online_folder(self.name),
-        }
+        sections = {section.kind: section.text for section in self.sections}
+        return Result.to_dict(self) | {"sections": sections, "online_folder": online_folder(self.name)}

@@ -8,8 +8,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from fusionkit.encoding import Result, decode, plain
 from fusionkit.errors import MisuseError, RunBrokenError
 from fusionkit.npu.dry.cache_folder import OP_DOCS, cache_root
 from fusionkit.npu.op_docs import docstrings, package, python_api, registrations, sections
@@ -32,22 +32,12 @@ _READERS = (docstrings, package, python_api, registrations, sections)
 
 
 @dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(Result):
     """A package's documentation of one name; `signature` is set for Python classes and functions, `schemas` for ops."""
 
     doc: DocText
     schemas: tuple[ApiSchema, ...] = ()
     signature: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "text": self.doc.text,
-            "where": self.doc.where,
-            "superseded": list(self.doc.superseded),
-            "schemas": [schema.to_dict() for schema in self.schemas],
-            "signature": self.signature,
-        }
 
 
 # The entry of a name that the package lacks.
@@ -77,33 +67,23 @@ def _read_index(path: Path, _mtime_ns: int, _size: int, cache: Path) -> ApiIndex
     made_by = [sha256_file(Path(str(module.__file__))) for module in _READERS]
     key = sha256_bytes(f"{package_digest(path, _READ)}{made_by}".encode())
     kept = cache / OP_DOCS / f"{key}.json"
-    value = _kept(kept)
-    if value is None:
+    try:
+        index = decode(_Contents, read_json(kept), str(kept))
+    except MisuseError:  # absent, damaged or of an earlier format
         with open_package(path) as opened:
-            value = _collect(opened)
+            index = _collect(opened)
         with contextlib.suppress(RunBrokenError):
-            write_json(kept, value)
-    entries = {name: _entry(entry) for name, entry in sorted(value["entries"].items())}
-    return ApiIndex(path, value["version"], entries)
+            write_json(kept, plain(index))
+    return ApiIndex(path, index.version, dict(sorted(index.entries.items())))
 
 
-def _kept(file: Path) -> dict[str, Any] | None:
-    """The cached index; None if it is absent or damaged."""
-    with contextlib.suppress(MisuseError):
-        value = read_json(file)
-        if isinstance(value, dict) and {"version", "entries"} <= value.keys():
-            return value
-    return None
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    version: str
+    entries: dict[str, IndexEntry]
 
 
-def _entry(value: Mapping[str, Any]) -> IndexEntry:
-    schemas = tuple(ApiSchema(s["op"], s["overload"], s["text"], tuple(s["where"])) for s in value["schemas"])
-    return IndexEntry(
-        DocText(value["text"], value["where"], tuple(value["superseded"])), schemas, value["signature"]
-    )
-
-
-def _collect(opened: PackageReader) -> dict[str, Any]:
+def _collect(opened: PackageReader) -> _Contents:
     texts = read_docstrings(opened)
     schemas: dict[str, list[ApiSchema]] = {}
     for schema in read_schemas(opened):
@@ -118,10 +98,7 @@ def _collect(opened: PackageReader) -> dict[str, Any]:
         entries[name] = IndexEntry(DocText(api.text, api.where), signature=api.signature)
     if not entries:
         raise MisuseError(f"{opened.path}: holds nothing of torch_npu's API; give a wheel of torch-npu")
-    return {
-        "version": _version(opened),
-        "entries": {name: entry.to_dict() for name, entry in entries.items()},
-    }
+    return _Contents(_version(opened), entries)
 
 
 def _version(opened: PackageReader) -> str:

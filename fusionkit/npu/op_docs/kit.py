@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.npu.op_docs.notes import NOTES
 from fusionkit.npu.op_docs.online import KNOWN_PAGES
 
 
 @dataclass(frozen=True, slots=True)
-class KitRule:
+class KitRule(Result):
     """A rule on an argument that the CPU kernel of target cpu enforces, and its source."""
 
     argument: str
     rule: str
     source: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {"argument": self.argument, "rule": self.rule, "source": self.source}
-
 
 @dataclass(frozen=True, slots=True)
-class KitOp:
+class KitOp(Result):
     """An op of target cpu: its torch_npu schemas, one per overload, and its rules."""
 
     schemas: tuple[str, ...]
     rules: tuple[KitRule, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {"schemas": list(self.schemas), "rules": [rule.to_dict() for rule in self.rules]}
 
 
 def kit_op(name: str) -> KitOp | None:

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.npu.op_docs.entry import ApiEntry
 from fusionkit.npu.op_docs.index import NOTHING, ApiIndex, IndexEntry, read_index
@@ -80,22 +80,13 @@ def _unknown(name: str, index: ApiIndex | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiName:
+class ApiName(Result):
     """A listed name: whether the wheel documents it, number of the kit's notes, one-line summary."""
 
     name: str
     documented: bool
     notes: int
     summary: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "name": self.name,
-            "documented": self.documented,
-            "notes": self.notes,
-            "summary": self.summary,
-        }
 
 
 def list_names(index: ApiIndex | None, prefix: str = "") -> tuple[ApiName, ...]:

@@ -6,11 +6,12 @@ Each claim has a test in tests/npu/op_docs/test_notes.py, on the CPU kernels or,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from fusionkit.encoding import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Note(Result, without=("ops",)):
     """One claim on some ops, in English and Chinese, with its source."""
 
     id: str
@@ -22,10 +23,6 @@ class Note:
     def text(self, lang: str) -> str:
         """The claim in "en" or "zh"."""
         return self.zh if lang == "zh" else self.en
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types without the ops, under which the note is listed."""
-        return {"id": self.id, "en": self.en, "zh": self.zh, "source": self.source}
 
 
 _ATTENTION = ("npu_fusion_attention", "npu_fusion_attention_v2", "npu_fusion_attention_v3")

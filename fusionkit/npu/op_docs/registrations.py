@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
+from fusionkit.encoding import Result
 from fusionkit.npu.op_docs.package import PackageReader
 
 # Libraries that register ops, and the prefix of their names below torch_npu.
@@ -33,17 +33,13 @@ _LONGEST = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class ApiSchema:
+class ApiSchema(Result):
     """One overload of an op: its schema, and the files (text files with line) that contain it."""
 
     op: str
     overload: str
     text: str
     where: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {"op": self.op, "overload": self.overload, "text": self.text, "where": list(self.where)}
 
 
 def read_schemas(package: PackageReader) -> tuple[ApiSchema, ...]:

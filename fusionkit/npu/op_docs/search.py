@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from fusionkit.encoding import Result
 from fusionkit.npu.op_docs.index import NOTHING, ApiIndex, IndexEntry
 from fusionkit.npu.op_docs.kit import kit_names
 from fusionkit.npu.op_docs.notes import notes_on
@@ -19,16 +19,12 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Result):
     """A name with all words: its score, and the line of its text with the most words."""
 
     name: str
     score: float
     excerpt: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {"name": self.name, "score": self.score, "excerpt": self.excerpt}
 
 
 def search_api(index: ApiIndex | None, words: Sequence[str]) -> tuple[SearchHit, ...]:
