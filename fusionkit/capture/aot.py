@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.fx
@@ -19,8 +19,8 @@ CompiledFunction = Callable[..., Any]
 CompilerFunction = Callable[[torch.fx.GraphModule, list[Any]], CompiledFunction]
 
 
-class GraphListener(Protocol):
-    """Callbacks of one compile."""
+class GraphListener:
+    """Callbacks of one compile; each does nothing unless a subclass overrides it."""
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
         """`module` has reached `window`; it may be rewritten in place."""
@@ -106,9 +106,8 @@ def _output_values(module: torch.fx.GraphModule) -> list[torch.Tensor] | None:
     """Fake tensors of the outputs; None unless each is a static-shape tensor computed by a node of the graph."""
     values = []
     for node in module.graph.output_node().args[0]:  # type: ignore[union-attr]
-        value = (
-            node.meta.get("val") if isinstance(node, torch.fx.Node) and node.op == "call_function" else None
-        )
+        called = isinstance(node, torch.fx.Node) and node.op == "call_function"
+        value = node.meta.get("val") if called else None
         if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
             return None
         values.append(value)
