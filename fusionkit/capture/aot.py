@@ -106,8 +106,9 @@ def _output_values(module: torch.fx.GraphModule) -> list[torch.Tensor] | None:
     """Fake tensors of the outputs; None unless each is a static-shape tensor computed by a node of the graph."""
     values = []
     for node in module.graph.output_node().args[0]:  # type: ignore[union-attr]
-        called = isinstance(node, torch.fx.Node) and node.op == "call_function"
-        value = node.meta.get("val") if called else None
+        value = (
+            node.meta.get("val") if isinstance(node, torch.fx.Node) and node.op == "call_function" else None
+        )
         if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
             return None
         values.append(value)

@@ -83,9 +83,8 @@ def _symbols(graphs: tuple[CapturedGraph, ...]) -> dict[str, int]:
 
 def _node_line(node: torch.fx.Node) -> str:
     value = node.meta.get("val")
-    is_tensor = isinstance(value, torch.Tensor)
-    form = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if is_tensor else ""
+    form = f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else ""
     record = record_node(node)
     call = node.format_node() or f"output {node.args}"
     place = " ".join(part for part in (record.module, record.source) if part)
-    return f"{call}  # {form}  {place}".rstrip()
+    return f"{call}  # {form.removeprefix('torch.')}  {place}".rstrip()

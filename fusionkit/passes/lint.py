@@ -17,8 +17,8 @@ from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.graph_entries import register_entries
 from fusionkit.passes.lint_ops import lint_ops
-from fusionkit.passes.lint_tracing import example_arguments, line_of, lint_trace, raw_scalars, trace_of
-from fusionkit.passes.registering import PatternClass, name_of, register_pattern
+from fusionkit.passes.lint_tracing import example_arguments, line_of, lint_trace, trace_of
+from fusionkit.passes.registering import PatternClass, name_of, raw_scalars, register_pattern
 from fusionkit.passes.tracing import make_tracer
 from fusionkit.pattern_files.lint_rules import Finding, LintReport, finding
 from fusionkit.pattern_files.lint_syntax import lint_names, lint_syntax, unconfirmed_flags

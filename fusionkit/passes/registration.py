@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
+from fusionkit.pattern_files.lint_syntax import assigned_names
 from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.store import write_text
 
@@ -139,8 +140,7 @@ def _inserted(text: str, place: int, line: str) -> str:
 def _last_line(text: str, name: str, path: str) -> int:
     """The last line (from 1) of the module-level assignment to `name`."""
     for node in ast.parse(text).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        if name in assigned_names(node):
             return node.end_lineno or node.lineno
     raise MisuseError(f"{path}: no {name} to add to")
 

@@ -34,8 +34,10 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
     """
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
-        recorded = _recording_lines() if sources else contextlib.nullcontext()
-        with torch.no_grad(), enable_python_dispatcher(), recorded:
+        with torch.no_grad(), enable_python_dispatcher(), contextlib.ExitStack() as stack:
+            if sources:
+                stack.enter_context(fx_traceback.preserve_node_meta())
+                stack.enter_context(_Lines())
             module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
                 functional = dispatch_functionalize(fn, FunctionalTensorMode())
@@ -122,18 +124,10 @@ def _mutates(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
 
 
-@contextlib.contextmanager
-def _recording_lines() -> Iterator[None]:
-    with fx_traceback.preserve_node_meta(), _Lines():
-        yield
-
-
 class _Lines(TorchFunctionMode):
     """Records the calling source line of each torch function in the nodes that the call makes."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         frame = calling_frame(sys._getframe(1))
         if frame is not None:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
