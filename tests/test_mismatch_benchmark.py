@@ -196,12 +196,12 @@ class TestClassCases:
         )
 
     def test_files_load_and_give_the_pattern_that_was_counted(self, capture, originals, tmp_path):
-        from fusionkit.pattern_files.pattern_file import load_pattern_file
+        from fusionkit.pattern_files.pattern_file import read_pattern_file
 
         steps = (change("swap_operands", at=5),)
         path = tmp_path / "case_pattern.py"
         path.write_text(case.file_text("RmsNormPatternGroup", case.steps_text(1, steps)))
-        (loaded,) = load_pattern_file(path)
+        (loaded,) = read_pattern_file(path).patterns
         assert loaded.name() == mutated(NORM, *steps).name()
         assert sites.torch_matches([loaded], capture.graphs) == []
 

@@ -10,10 +10,10 @@ import torch
 from fusionkit.errors import FusionKitError
 from fusionkit.match.matching import device_of
 from fusionkit.match.site_replay import extract_site
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import PatternClass, argument_names
-from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
-from fusionkit.pattern_files.pattern_file import load_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 from mismatches.case import Case
 from mismatches.sites import clean_copy
 
@@ -59,7 +59,7 @@ def try_repair(case: Case, asked: str | Path, folder: Path) -> tuple[bool | None
             return False, f"not offered: {report.reason}"
         path = folder / "repaired_pattern.py"
         report.write(path)
-        classes = load_pattern_file(path)
+        classes = read_pattern_file(path).patterns
     except FusionKitError as error:
         return False, str(error)
     except (RuntimeError, LookupError, AssertionError, AttributeError, TypeError, ValueError) as error:

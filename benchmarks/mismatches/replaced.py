@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fusionkit.capture.graphs import Capture
 from fusionkit.match.matching import device_of
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import PatternClass
-from fusionkit.passes.session import match_pass_for
 from mismatches.sites import clean_copy
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.fx
@@ -19,8 +19,8 @@ CompiledFunction = Callable[..., Any]
 CompilerFunction = Callable[[torch.fx.GraphModule, list[Any]], CompiledFunction]
 
 
-class GraphListener(Protocol):
-    """Callbacks of one compile."""
+class GraphListener:
+    """Callbacks of one compile; each does nothing unless a subclass overrides it."""
 
     def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
         """`module` has reached `window`; it may be rewritten in place."""

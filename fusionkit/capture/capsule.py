@@ -63,38 +63,28 @@ def _graph_dict(graph: CapturedGraph) -> dict[str, Any]:
 
 def _foreign_schemas(graphs: tuple[CapturedGraph, ...]) -> dict[str, str]:
     """Schema string of every op outside aten and prims, so that a reader without it can define it."""
-    schemas: dict[str, str] = {}
-    for graph in graphs:
-        for node in graph.nodes:
-            target = node.target
-            if isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims"):
-                schemas[str(target)] = str(target._schema)
-    return dict(sorted(schemas.items()))
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    ops = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
+    return {str(op): str(op._schema) for op in sorted(ops, key=str) if op.namespace not in ("aten", "prims")}
 
 
 def _symbols(graphs: tuple[CapturedGraph, ...]) -> dict[str, int]:
     """Hint of every free symbol that a symbolic size uses."""
     hints: dict[str, int] = {}
-    for graph in graphs:
-        for node in graph.nodes:
-            value = node.meta.get("val")
-            sizes = list(value.shape) if isinstance(value, torch.Tensor) else [value]
-            for size in sizes:
-                if isinstance(size, torch.SymInt):
-                    environment = size.node.shape_env
-                    for symbol in size.node.expr.free_symbols:
-                        hint = environment.backed_var_to_val.get(symbol)
-                        if hint is not None:
-                            hints[str(symbol)] = int(hint)
+    for value in (node.meta.get("val") for graph in graphs for node in graph.nodes):
+        for size in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if isinstance(size, torch.SymInt):
+                known = size.node.shape_env.backed_var_to_val
+                hints |= {
+                    str(name): int(known[name]) for name in size.node.expr.free_symbols if name in known
+                }
     return dict(sorted(hints.items()))
 
 
 def _node_line(node: torch.fx.Node) -> str:
     value = node.meta.get("val")
-    form = ""
-    if isinstance(value, torch.Tensor):
-        form = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    form = f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else ""
     record = record_node(node)
     call = node.format_node() or f"output {node.args}"
     place = " ".join(part for part in (record.module, record.source) if part)
-    return f"{call}  # {form}  {place}".rstrip()
+    return f"{call}  # {form.removeprefix('torch.')}  {place}".rstrip()

@@ -128,8 +128,7 @@ class DimWatch:
             mode = None if context is None else context.fake_mode
             if mode is not None and mode.shape_env is not None:
                 for item in self._dims:
-                    seen = _what_became(item, mode.shape_env)
-                    if seen is not None:
+                    if seen := _what_became(item, mode.shape_env):
                         self._seen[item.name, item.dim] = seen
             return compiled
 
@@ -162,7 +161,8 @@ def _tensors(subject: Subject) -> dict[str, tuple[torch.Tensor, tuple[str, ...]]
     for path, leaf in _pytree.tree_flatten_with_path(subject.kwargs)[0]:
         if isinstance(leaf, torch.Tensor):
             source = str(_pytree.keystr(path))
-            tensors[_plain(source)] = (leaf, (source,))
+            first, _, rest = source.removeprefix("['").partition("']")
+            tensors[first + rest] = (leaf, (source,))
     names = list(inspect.signature(subject.model.forward).parameters)
     for index, argument in enumerate(subject.args):
         if isinstance(argument, torch.Tensor):
@@ -177,8 +177,3 @@ def _whole_line(line: str) -> str:
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     meant = (file for file in files if isinstance(file, str) and shorten_filename(file) == name)
     return f"{short_path(next(meant, name))}:{number}"
-
-
-def _plain(source: str) -> str:
-    first, _, rest = source.removeprefix("['").partition("']")
-    return first + rest

@@ -18,9 +18,9 @@ from fusionkit.match.matching import device_of
 from fusionkit.match.ops import packet
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
-from fusionkit.passes.session import match_pass_for
 from fusionkit.store import read_json, write_json
 
 SCHEMA = "fusionkit.hits-evidence/1"

@@ -13,8 +13,7 @@ from torch.utils._pytree import tree_leaves
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.errors import MisuseError
 from fusionkit.numeric.replay import SiteReplay, replay_site
-from fusionkit.passes.graph_entries import FileGroup, register_entries
-from fusionkit.passes.graph_lint import new_nodes
+from fusionkit.passes.graph_entries import FileGroup, new_nodes, register_entries
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.site_match import SiteMatch
 

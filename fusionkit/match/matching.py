@@ -15,9 +15,8 @@ from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.compiled import Compiled, pattern_groups
-from fusionkit.passes.match_pass import PatternMatchPass
+from fusionkit.passes.match_pass import PatternMatchPass, match_pass_for
 from fusionkit.passes.registering import PatternClass, UnmatchableError
-from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from fusionkit.capture.compiling import call_model, flat_tensors
+from fusionkit.capture.capturing import call_model, flat_tensors
 from fusionkit.fusions import fused_packets
 from fusionkit.match.ops import packet
 from fusionkit.numeric.compare import compare_outputs

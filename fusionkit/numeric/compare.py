@@ -101,7 +101,9 @@ def _compare_leaf(name: str, expected: Any, actual: Any, reference: Any, gate: _
     expected, actual = expected.detach().cpu(), actual.detach().cpu()
     record = _describe(record, expected, actual)
     if not (actual.is_floating_point() or actual.is_complex()):
-        return _compare_exact(record)
+        equal = "are equal" if record.bit_equal else f"differ, by up to {record.max_abs:g}"
+        reason = f"{name}: {record.dtype} values {equal}"
+        return replace(record, verdict=Verdict.PASS if record.bit_equal else Verdict.FAIL, reason=reason)
     truth = expected if reference is None else reference.detach().cpu()
     record = replace(record, has_reference=reference is not None)
     return _judge(record, _real(expected), _real(actual), _real(truth), gate)
@@ -156,13 +158,6 @@ def _describe(record: Comparison, expected: torch.Tensor, actual: torch.Tensor) 
     )
 
 
-def _compare_exact(record: Comparison) -> Comparison:
-    """Integers and booleans: equal or not."""
-    if record.bit_equal:
-        return replace(record, verdict=Verdict.PASS, reason=f"{record.name}: {record.dtype} values are equal")
-    return replace(record, reason=f"{record.name}: {record.dtype} values differ, by up to {record.max_abs:g}")
-
-
 def _judge(
     record: Comparison, expected: torch.Tensor, actual: torch.Tensor, reference: torch.Tensor, gate: _Gate
 ) -> Comparison:
@@ -187,7 +182,6 @@ def _measure(record: Comparison, rows: figures.Rows, unit: torch.dtype, gate: _G
     mean, largest = figures.error_ulps(rows, rows.actual, unit)
     original_mean, original_largest = figures.error_ulps(rows, rows.original, unit)
     known_mean, known_largest = gate.original_ulps.get(record.name, (0.0, 0.0))
-    cosines = figures.row_cosines(rows, gate.tolerance, unit)
     return replace(
         record,
         mean_ulps=mean,
@@ -196,14 +190,9 @@ def _measure(record: Comparison, rows: figures.Rows, unit: torch.dtype, gate: _G
         max_ulps=largest,
         original_max_ulps=original_largest,
         max_limit_ulps=gate.tolerance.limit(max(original_largest, known_largest)),
-        min_cosine=cosines.value,
-        original_min_cosine=cosines.original,
-        cosine_limit=cosines.limit,
-        worst_row=cosines.row,
-        judged_rows=cosines.judged,
-        negligible_rows=cosines.negligible,
         max_error=float((rows.actual - rows.reference).abs().max()),
         original_max_error=float((rows.original - rows.reference).abs().max()),
+        **figures.row_cosines(rows, gate.tolerance, unit),
     )
 
 
@@ -216,9 +205,8 @@ def _decide(record: Comparison, gate: _Gate) -> Comparison:
     ]
     reference = "" if record.has_reference else "; no float64 reference: expected taken for it, floor only"
     if record.min_cosine < record.cosine_limit:
-        broken = (
-            f"cosine {record.min_cosine:.6f} of row {record.worst_row} is below {record.cosine_limit:.6f}"
-        )
+        row = f"row {record.worst_row}"
+        broken = f"cosine {record.min_cosine:.6f} of {row} is below {record.cosine_limit:.6f}"
         return replace(record, verdict=Verdict.FAIL, reason=f"{record.name}: {broken}{reference}")
     for rule, value, original, limit in rules:
         if not value <= limit:
@@ -226,7 +214,7 @@ def _decide(record: Comparison, gate: _Gate) -> Comparison:
             broken = f"{rule} error {value:.4g} ulp exceeds {limit:.4g} ({allowed})"
             return replace(record, verdict=Verdict.FAIL, reason=f"{record.name}: {broken}{reference}")
     kept = ", ".join(f"{rule} error {value:.4g} <= {limit:.4g} ulp" for rule, value, _, limit in rules)
-    cosine = (
+    judged = (
         f"row cosine {record.min_cosine:.6f}" if record.judged_rows else "no row large enough for a cosine"
     )
-    return replace(record, verdict=Verdict.PASS, reason=f"{record.name}: {kept}, {cosine}{reference}")
+    return replace(record, verdict=Verdict.PASS, reason=f"{record.name}: {kept}, {judged}{reference}")

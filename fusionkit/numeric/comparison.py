@@ -65,30 +65,6 @@ class Comparison(Result, schema=1):
         return bool(self.verdict)
 
 
-_WORST_IS_LARGEST = (
-    "mean_ulps",
-    "original_mean_ulps",
-    "mean_limit_ulps",
-    "max_ulps",
-    "original_max_ulps",
-    "max_limit_ulps",
-    "max_error",
-    "original_max_error",
-    "max_abs",
-    "mean_rel",
-)
-_WORST_IS_SMALLEST = ("min_cosine", "original_min_cosine", "cosine_limit", "cosine")
-_SUMMED = (
-    "elements",
-    "judged_rows",
-    "negligible_rows",
-    "nan_count",
-    "inf_count",
-    "expected_nan_count",
-    "expected_inf_count",
-)
-
-
 def join(name: str, outputs: Sequence[Comparison]) -> Comparison:
     """One record for several outputs: combined verdict, reason of the deciding output, worst figures."""
     verdict = combine(output.verdict for output in outputs)
@@ -99,15 +75,15 @@ def join(name: str, outputs: Sequence[Comparison]) -> Comparison:
     if verdict is Verdict.PASS and len(outputs) > 1:
         reason = f"{len(outputs)} outputs pass; the largest error: " + max(deciding, key=_severity).reason
     figures: dict[str, Any] = {}
-    for key in _WORST_IS_LARGEST:
-        figures[key] = _extreme(max, [getattr(output, key) for output in outputs])
-    for key in _WORST_IS_SMALLEST:
-        figures[key] = _extreme(min, [getattr(output, key) for output in outputs])
-    for key in _SUMMED:
-        figures[key] = sum(getattr(output, key) for output in outputs)
-    for key in ("bit_equal", "cosine_above_seed_threshold"):
-        known = [getattr(output, key) for output in outputs if getattr(output, key) is not None]
-        figures[key] = all(known) if known else None
+    for field in fields(Comparison):
+        values = [value for output in outputs if (value := getattr(output, field.name)) is not None]
+        if field.type == "float":
+            worst: Any = min if "cosine" in field.name else max
+            figures[field.name] = worst((value for value in values if not math.isnan(value)), default=NAN)
+        elif field.type == "bool | None":
+            figures[field.name] = all(values) if values else None
+        elif field.type == "int" and field.name != "worst_row":
+            figures[field.name] = sum(values)
     has_reference = any(output.has_reference for output in outputs)
     return Comparison(name, verdict, reason, has_reference=has_reference, outputs=tuple(outputs), **figures)
 
@@ -116,9 +92,3 @@ def _severity(output: Comparison) -> float:
     """Largest error over its limit; 0 where not measured."""
     ratio = output.max_ulps / output.max_limit_ulps if output.max_limit_ulps else NAN
     return 0.0 if math.isnan(ratio) else ratio
-
-
-def _extreme(choose: Any, values: list[float]) -> float:
-    """Largest or smallest of the measured values; NaN where none is."""
-    measured = [value for value in values if not math.isnan(value)]
-    return float(choose(measured)) if measured else NAN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -11,23 +12,6 @@ from fusionkit.numeric.tolerance import Tolerance, ulp
 
 NEGLIGIBLE_ROW = 2.0**-24
 """A row whose rms is below this part of the largest row's (half an ulp of float32) counts as negligible."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowCosines:
-    """Row cosines with the reference: the figures of the row that is worst against its limit.
-
-    `value`, `limit` and `original` belong to that row (NaN where no row is judged), `row` is its index in the
-    output flattened to (rows, last dim). `judged`: number of compared rows; `negligible`: rows that only the
-    error rules judge.
-    """
-
-    value: float
-    limit: float
-    original: float
-    row: int
-    judged: int
-    negligible: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +59,30 @@ def error_ulps(rows: Rows, value: torch.Tensor, dtype: torch.dtype) -> tuple[flo
     return float(mean), float(maximum)
 
 
-def row_cosines(rows: Rows, tolerance: Tolerance, dtype: torch.dtype) -> RowCosines:
+def row_cosines(rows: Rows, tolerance: Tolerance, dtype: torch.dtype) -> dict[str, Any]:
     """Cosine of every row of actual and original with the reference row, and the worst against its limit.
 
+    The keys are fields of `Comparison`; where no row is judged there are only the numbers of rows. `worst_row` is an
+    index in the output flattened to (rows, last dim); only the error rules judge the `negligible_rows`.
     Negligible rows (rms below `dtype`'s smallest normal, where mantissa bits are lost, or below NEGLIGIBLE_ROW
     of the largest row's) have no meaningful direction and are left out.
     """
     scale = rows.scale.squeeze(1)
     significant = (scale >= torch.finfo(dtype).tiny) & (scale > scale.max() * NEGLIGIBLE_ROW)
     negligible = int((~significant & rows.valid.any(dim=1)).sum())
-    if not bool(significant.any()):
-        return RowCosines(float("nan"), float("nan"), float("nan"), -1, 0, negligible)
+    numbers = {"judged_rows": int(significant.sum()), "negligible_rows": negligible}
+    if not numbers["judged_rows"]:
+        return numbers
     actual = _cosine(rows.actual[significant], rows.reference[significant])
     original = _cosine(rows.original[significant], rows.reference[significant])
     limits = tolerance.cosine_limits(original)
     worst = int((actual - limits).argmin())
-    return RowCosines(
-        value=float(actual[worst]),
-        limit=float(limits[worst]),
-        original=float(original[worst]),
-        row=int(significant.nonzero()[worst]),
-        judged=int(significant.sum()),
-        negligible=negligible,
-    )
+    return numbers | {
+        "min_cosine": float(actual[worst]),
+        "original_min_cosine": float(original[worst]),
+        "cosine_limit": float(limits[worst]),
+        "worst_row": int(significant.nonzero()[worst]),
+    }
 
 
 def _cosine(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -115,20 +100,13 @@ def overall_cosine(left: torch.Tensor, right: torch.Tensor) -> float:
 
 def nonfinite_disagreements(actual: torch.Tensor, allowed: list[torch.Tensor]) -> int:
     """Number of elements whose kind (finite, NaN, +Inf, -Inf) none of the `allowed` tensors has at that place."""
-    kind = _kind(actual)
-    agrees = torch.zeros_like(kind, dtype=torch.bool)
-    for tensor in allowed:
-        agrees |= kind == _kind(tensor)
+    agrees = torch.stack([_kind(actual) == _kind(tensor) for tensor in allowed]).any(dim=0)
     return int((~agrees).sum())
 
 
 def _kind(tensor: torch.Tensor) -> torch.Tensor:
     """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
-    return (
-        tensor.isnan().to(torch.int8)
-        + 2 * tensor.isposinf().to(torch.int8)
-        + 3 * tensor.isneginf().to(torch.int8)
-    )
+    return tensor.isnan().to(torch.int8) + 2 * tensor.isposinf() + 3 * tensor.isneginf()
 
 
 def has_values(tensor: torch.Tensor) -> bool:

@@ -37,7 +37,6 @@ CAST_OPS = ("prims::convert_element_type", "npu::_npu_dtype_cast", "npu::npu_dty
 Sources: torch._prims; torch_npu 2.13 npu_native_functions.yaml.
 """
 
-
 LOWER_EPS = torch.finfo(torch.float32).eps
 """What rms_norm(eps=None) means on float32, float16 and bfloat16 alike (measured with torch 2.13)."""
 
@@ -87,9 +86,7 @@ class Float64Lift(TorchDispatchMode):
         super().__exit__(exc_type, exc_value, traceback)  # type: ignore[no-untyped-call]
         self._copies = WeakTensorKeyDictionary()
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator in float64."""
         _refuse_reinterpretation(func, args, kwargs or {})
         args, kwargs = tree_map(self._read, (tuple(args), dict(kwargs or {})))
@@ -114,9 +111,7 @@ class Float64Lift(TorchDispatchMode):
 class _CallLift(TorchFunctionMode):
     """Lifts the Python calls whose arguments are already rounded or defaulted at operator level."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Give constants their full precision, and rms_norm the eps of the original dtype."""
         kwargs = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor, torch.asarray):
@@ -133,9 +128,8 @@ def _construct(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     result = func(*args, **kwargs)
     data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
     floating = result.is_floating_point() or result.is_complex()
-    return (
-        result if hasattr(data, "dtype") or not floating else func(*args, **{**kwargs, "dtype": result.dtype})
-    )
+    is_literal = floating and not hasattr(data, "dtype")
+    return func(*args, **{**kwargs, "dtype": result.dtype}) if is_literal else result
 
 
 def _is_lower(value: Any) -> bool:
@@ -143,14 +137,10 @@ def _is_lower(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in LIFTED
 
 
-def _has_tensors(args: Any, kwargs: Any) -> bool:
-    """Whether any argument is a tensor."""
-    return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((args, kwargs)))
-
-
 def _is_random_factory(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether `func` draws random numbers from no tensor: drawn in float64 they would be other numbers."""
-    return torch.Tag.nondeterministic_seeded in func.tags and not _has_tensors(args, kwargs)
+    is_random = torch.Tag.nondeterministic_seeded in func.tags
+    return is_random and not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((args, kwargs)))
 
 
 def _refuse_reinterpretation(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -185,10 +175,8 @@ def _choose_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     depends on the values (`arange(3)` or `arange(3.)`), so `func` is run once, with all other modes disabled.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    if (
-        any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
-        or func._schema.is_mutable
-    ):
+    is_float = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
+    if is_float or func._schema.is_mutable:
         return args, kwargs
     is_factory = not tensors and any(argument.name == "dtype" for argument in func._schema.arguments)
     if not (is_factory or torch.Tag.pointwise in func.tags):
@@ -232,9 +220,4 @@ def float64_module(module: torch.nn.Module) -> Callable[..., Any]:
     are plain attributes are lifted when they are read.
     """
     double = copy.deepcopy(module).double()
-
-    def reference(*args: Any, **kwargs: Any) -> Any:
-        """Call the float64 copy; same arguments as the module, float64 result."""
-        return run_float64(double, args, kwargs)
-
-    return reference
+    return lambda *args, **kwargs: run_float64(double, args, kwargs)

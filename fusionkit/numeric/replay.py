@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,17 +80,6 @@ class SiteReplay(Result, schema=1):
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
-    """The arguments that all regimes share."""
-
-    original: Callable[..., Any]
-    replacement: Callable[..., Any]
-    tolerance: Tolerance
-    dtype_gate: torch.dtype | None
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Runs:
     """Results per sample; `stopped`: verdict and reason if a sample could not be run or writes to its inputs."""
 
@@ -97,14 +87,6 @@ class _Runs:
     references: list[Any]
     actual: list[Any]
     stopped: tuple[Verdict, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A result and the indexes of the inputs that were written to."""
-
-    result: Any
-    written: list[int]
 
 
 def replay_site(
@@ -133,15 +115,16 @@ def replay_site(
     """
     chosen = choose_activations(inputs, activations)
     draws = count_draws([inputs[index] for index in chosen])
-    site = _Site(original, replacement, tolerance or Tolerance(), dtype_gate, name)
+    compare = partial(compare_outputs, name=name, tolerance=tolerance, dtype_gate=dtype_gate)
     drawn, known = [], None
     for offset, mean_square in enumerate((1.0, 1e-2, eps or DEFAULT_EPS) if chosen else ()):
         generator = torch.Generator().manual_seed(3 * seed + offset)
-        runs = _run(site, [draw(inputs, chosen, mean_square, generator) for _ in range(draws)])
-        drawn.append(_judge(site, runs, f"mean_square={mean_square:g}", mean_square))
+        samples = [draw(inputs, chosen, mean_square, generator) for _ in range(draws)]
+        runs = _run(original, replacement, samples)
+        drawn.append(_judge(compare, runs, f"mean_square={mean_square:g}", mean_square))
         if draws > 1 and known is None:
-            known = _original_ulps(site, runs)
-    regimes = (_judge(site, _run(site, [inputs]), "own", None, known), *drawn)
+            known = _original_ulps(compare, runs)
+    regimes = (_judge(compare, _run(original, replacement, [inputs]), "own", None, known), *drawn)
     verdict = combine(regime.verdict for regime in regimes)
     deciding = next(regime for regime in regimes if regime.verdict is verdict)
     reason = f"{len(regimes)} regimes pass" if verdict else f"{deciding.regime}: {deciding.reason}"
@@ -150,33 +133,34 @@ def replay_site(
 
 
 @torch.no_grad()
-def _run(site: _Site, samples: Sequence[Sequence[Any]]) -> _Runs:
+def _run(
+    original: Callable[..., Any], replacement: Callable[..., Any], samples: Sequence[Sequence[Any]]
+) -> _Runs:
     """Run the original, its float64 reference and the replacement on every sample, up to the first failure."""
     runs = _Runs([], [], [])
     for inputs in samples:
         if not all(has_values(value) for value in inputs if isinstance(value, torch.Tensor)):
             return replace(runs, stopped=(Verdict.INCONCLUSIVE, "fake or meta inputs carry no values"))
         try:
-            original = _call(site.original, inputs)
-            runs.references.append(run_float64(site.original, [clone(value) for value in inputs]))
+            expected, original_writes = _call(original, inputs)
+            reference = run_float64(original, [clone(value) for value in inputs])
         except USER_CODE_ERRORS as error:
             return replace(runs, stopped=(Verdict.INCONCLUSIVE, f"the original raised {_one_line(error)}"))
         try:
-            replacement = _call(site.replacement, inputs)
+            actual, replacement_writes = _call(replacement, inputs)
         except USER_CODE_ERRORS as error:
             return replace(runs, stopped=(Verdict.FAIL, f"the replacement raised {_one_line(error)}"))
-        for side, call in (("original", original), ("replacement", replacement)):
-            if call.written:
-                return replace(
-                    runs, stopped=(Verdict.FAIL, f"the {side} writes to its inputs {call.written}")
-                )
-        runs.expected.append(original.result)
-        runs.actual.append(replacement.result)
+        for side, writes in (("original", original_writes), ("replacement", replacement_writes)):
+            if writes:
+                return replace(runs, stopped=(Verdict.FAIL, f"the {side} writes to its inputs {writes}"))
+        runs.expected.append(expected)
+        runs.references.append(reference)
+        runs.actual.append(actual)
     return runs
 
 
 def _judge(
-    site: _Site,
+    compare: Callable[..., Comparison],
     runs: _Runs,
     regime: str,
     mean_square: float | None,
@@ -186,15 +170,7 @@ def _judge(
     if runs.stopped is not None:
         return RegimeReplay(regime, mean_square, *runs.stopped)
     stacked = (stack(runs.expected), stack(runs.actual), stack(runs.references))
-    comparison = compare_outputs(
-        stacked[0],
-        stacked[1],
-        reference=stacked[2],
-        tolerance=site.tolerance,
-        name=site.name,
-        dtype_gate=site.dtype_gate,
-        original_ulps=original_ulps,
-    )
+    comparison = compare(stacked[0], stacked[1], reference=stacked[2], original_ulps=original_ulps)
     outputs = _replayed(stacked, comparison, original_ulps or {})
     return RegimeReplay(regime, mean_square, comparison.verdict, comparison.reason, comparison, outputs)
 
@@ -213,13 +189,11 @@ def _replayed(
     )
 
 
-def _original_ulps(site: _Site, runs: _Runs) -> dict[str, tuple[float, float]]:
+def _original_ulps(compare: Callable[..., Comparison], runs: _Runs) -> dict[str, tuple[float, float]]:
     """Largest mean and max error that the original shows in any one sample, by output name."""
     worst: dict[str, tuple[float, float]] = {}
-    for expected, reference in zip(runs.expected, runs.references, strict=False):
-        comparison = compare_outputs(
-            expected, expected, reference=reference, name=site.name, dtype_gate=site.dtype_gate
-        )
+    for expected, reference in zip(runs.expected, runs.references, strict=True):
+        comparison = compare(expected, expected, reference=reference)
         for output in comparison.outputs or (comparison,):
             mean, largest = worst.get(output.name, (0.0, 0.0))
             # "not measured" is NaN, for which max() returns its first argument
@@ -228,12 +202,12 @@ def _original_ulps(site: _Site, runs: _Runs) -> dict[str, tuple[float, float]]:
     return worst
 
 
-def _call(fn: Callable[..., Any], inputs: Sequence[Any]) -> _Call:
-    """Call `fn` on copies of `inputs`."""
+def _call(fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, list[int]]:
+    """The result of `fn` on copies of `inputs`, and the indexes of the copies that it writes to."""
     copies = [clone(value) for value in inputs]
     result = fn(*copies)
     pairs = zip(inputs, copies, strict=True)
-    return _Call(result, [index for index, (before, after) in enumerate(pairs) if written(before, after)])
+    return result, [index for index, (before, after) in enumerate(pairs) if written(before, after)]
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +25,7 @@ class _RefusedError(FusionKitError):
 class _ConstraintCheck(TorchDispatchMode):
     """Checks every npu:: and kit op call of a replacement against the table of documented constraints."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in ("npu", "fusionkit"):
             broken = violations(func._schema.name.split("::")[1], *args, **(kwargs or {}))
             if broken:
@@ -41,7 +38,7 @@ class Refusal:
     """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site."""
 
     reason: str
-    documented: bool
+    documented: bool = False
 
 
 # The reason for a match that the pattern file's own check refuses.
@@ -61,11 +58,12 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     if callable(own_check):
         with own_code(f"pattern {pattern.name()}: extra_check"):
             if not own_check(match):
-                return Refusal(OWN_CHECK, documented=False)
-    arguments = [_value(match.kwargs[name]) for name in argument_names(pattern)]
+                return Refusal(OWN_CHECK)
+    bound = [match.kwargs[name] for name in argument_names(pattern)]
+    arguments = [value.meta.get("val") if isinstance(value, torch.fx.Node) else value for value in bound]
     mode = detect_fake_mode(arguments)
     if mode is None:
-        return Refusal("an operand has no tensor metadata (missing_meta)", documented=False)
+        return Refusal("an operand has no tensor metadata (missing_meta)")
     try:
         with (
             torch.no_grad(),
@@ -75,17 +73,14 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
         ):
             result = pattern.replacement(*arguments)
     except _RefusedError as error:
-        return Refusal(str(error), documented=not _takes_cast(pattern, match))
+        casts = [
+            value for value in bound if isinstance(value, torch.fx.Node) and cast_dtype(value) is not None
+        ]
+        return Refusal(str(error), documented=not casts)
     except FusionKitError as error:
-        return Refusal(str(error), documented=False)
+        return Refusal(str(error))
     changed = _changed_output(match.output_nodes(), result)
-    return None if changed is None else Refusal(changed, documented=False)
-
-
-def _takes_cast(pattern: PatternClass, match: Match) -> bool:
-    """Whether an argument of the match is a cast of the site, so that its dtype is not the site's own."""
-    nodes = [match.kwargs[name] for name in argument_names(pattern)]
-    return any(isinstance(node, torch.fx.Node) and cast_dtype(node) is not None for node in nodes)
+    return None if changed is None else Refusal(changed)
 
 
 def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:
@@ -97,10 +92,6 @@ def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:
     else:
         return None
     return dtype if isinstance(dtype, torch.dtype) else None
-
-
-def _value(argument: Any) -> Any:
-    return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
 
 
 def _changed_output(roots: list[torch.fx.Node | None], result: Any) -> str | None:
@@ -117,9 +108,5 @@ def _changed_output(roots: list[torch.fx.Node | None], result: Any) -> str | Non
         if tuple(old.shape) != tuple(new.shape):
             return f"the output's shape would change from {list(old.shape)} to {list(new.shape)}"
         if old.dtype != new.dtype and not all(cast_dtype(user) == new.dtype for user in root.users):
-            return f"the output's dtype would change from {_short(old.dtype)} to {_short(new.dtype)}"
+            return f"the output's dtype would change from {old.dtype} to {new.dtype}".replace("torch.", "")
     return None
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.config import CompilationConfig, config_from_options
 from fusionkit.npu.target import current_device, current_target, use_target
-from fusionkit.passes.compiled import pattern_groups
-from fusionkit.passes.session import CompileSession
+from fusionkit.passes.compiled import CompileSession, pattern_groups
 from fusionkit.passes.site_match import SiteMatch, count_hits
 
 
@@ -93,12 +91,8 @@ def fusionkit(
     del mode
     if options is None:
         return FusionBackend()(module, example_inputs)
-    config = config_from_options(_own(options))
+    config = config_from_options({key: value for key, value in options.items() if key != _BACKEND_KEY})
     backend = options.get(_BACKEND_KEY)
     if not isinstance(backend, FusionBackend) or backend.config != config:
         backend = options[_BACKEND_KEY] = FusionBackend(config)
     return backend(module, example_inputs)
-
-
-def _own(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key != _BACKEND_KEY}

@@ -5,20 +5,71 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from fusionkit.capture.aot import aot_backend
-from fusionkit.capture.capturing import capture_of
-from fusionkit.capture.compiling import CompileOutcome, compile_and_run
+import torch
+import torch.fx
+
+from fusionkit.capture.aot import GraphListener, aot_backend
+from fusionkit.capture.capturing import CompileOutcome, capture_of, compile_and_run
 from fusionkit.capture.counted import first_paths
-from fusionkit.capture.graphs import Capture, CapturedGraph
+from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey, copy_graph_module
 from fusionkit.config import CompilationConfig
 from fusionkit.npu.target import current_device
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
-from fusionkit.passes.session import CompileSession
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
+
+
+class CompileSession(GraphListener):
+    """Listens to one backend instance and applies its patterns in the configured window.
+
+    `before` and `after`: every graph in the configured window before and after the patterns; `windows`: every graph
+    in every window, before the patterns. `inputs`: graph index -> the real tensors of its first call (only with
+    `keep_inputs`; in placeholder order, cloned).
+    """
+
+    def __init__(
+        self,
+        config: CompilationConfig,
+        groups: Mapping[str, Sequence[PatternClass]],
+        *,
+        device: str = "cpu",
+        keep_inputs: bool = False,
+    ) -> None:
+        self.config = config
+        self.windows: list[CapturedGraph] = []
+        self.before: list[CapturedGraph] = []
+        self.after: list[CapturedGraph] = []
+        self.matches: list[SiteMatch] = []
+        self.inputs: dict[int, list[Any]] = {}
+        self._keep_inputs = keep_inputs
+        self._pass = match_pass_for(groups, config.decompositions, device)
+
+    def on_window(self, window: str, key: GraphKey, module: torch.fx.GraphModule) -> None:
+        """Keep a copy of the graph; in the configured window, apply the patterns."""
+        seen = CapturedGraph(key, window, copy_graph_module(module))
+        self.windows.append(seen)
+        if window != self.config.window:
+            return
+        self.before.append(seen)
+        self.matches.extend(self._pass.apply(module, key.index))
+        self.after.append(CapturedGraph(key, window, copy_graph_module(module)))
+
+    def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
+        """Keep the first call's inputs."""
+        if self._keep_inputs and key.index not in self.inputs:
+            self.inputs[key.index] = [
+                value.detach().clone() if isinstance(value, torch.Tensor) else value for value in inputs
+            ]
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Names of the groups in the order in which they are tried."""
+        return self._pass.names
 
 
 @dataclass(frozen=True, slots=True)

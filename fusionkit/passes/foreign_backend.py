@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -103,7 +104,7 @@ class WatchedBackend:
         original = copy_graph_module(module)
         with _ONE_AT_A_TIME, ExitStack() as stack:
             self._thread, self._seen, self._through_aot = threading.get_ident(), False, False
-            stack.callback(self._stop)
+            stack.callback(setattr, self, "_thread", 0)
             for patch in self._patches():
                 stack.enter_context(patch)
             compiled = self._backend(module, example_inputs, **options)
@@ -113,35 +114,27 @@ class WatchedBackend:
                 self._look("dynamo", original, {})
         return compiled
 
-    def _stop(self) -> None:
-        self._thread = 0
-
     def _show(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
         if threading.get_ident() == self._thread:
             self._seen = True
             self._look(level, module, table)
 
-    def _patches(self) -> Iterator[contextlib.AbstractContextManager[None]]:
-        yield _replaced(common.AotAutograd, "__call__", self._aot_call(common.AotAutograd.__call__))
+    def _patches(self) -> Iterator[contextlib.AbstractContextManager[Any]]:
+        yield mock.patch.object(common.AotAutograd, "__call__", self._aot_call(common.AotAutograd.__call__))
         simplified = aot_autograd.aot_module_simplified
         direct = self._aot_direct(simplified)
         places: Any = inspect.getmodule(self._backend) or inspect.getmodule(type(self._backend))
         for name in [key for key, value in vars(places or object).items() if value is simplified]:
-            yield _replaced(places, name, direct)
+            yield mock.patch.object(places, name, direct)
         if self._own_pass:
             owner: Any = self._backend if isinstance(self._backend, type) else type(self._backend)
             own = inspect.getattr_static(owner, PATTERN_PASS)
-            yield _replaced(owner, PATTERN_PASS, self._pass_call(own))
+            yield mock.patch.object(owner, PATTERN_PASS, self._pass_call(own))
 
     def _aot_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def watched(aot: Any, module: Any, example_inputs: Any, **options: Any) -> Any:
-            kept = dict(aot.kwargs)
-            aot.kwargs.update(self._watched_compilers(kept))
-            try:
+            with mock.patch.dict(aot.kwargs, self._watched_compilers(aot.kwargs)):
                 return call(aot, module, example_inputs, **options)
-            finally:
-                aot.kwargs.clear()
-                aot.kwargs.update(kept)
 
         return watched
 
@@ -189,20 +182,3 @@ class WatchedBackend:
             return function(*args, **options)
 
         return type(own)(watched) if isinstance(own, classmethod | staticmethod) else watched
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace an attribute within the block; a class that inherited it inherits it again afterwards."""
-    had = vars(owner).get(name, _MISSING)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if had is _MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, had)
-
-
-_MISSING = object()

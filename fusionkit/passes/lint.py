@@ -1,25 +1,27 @@
-"""Linting a pattern file: first its text, then each pattern's trace."""
+"""Linting a pattern file: first its text, then each pattern's trace, then the patterns of a group together."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
 from torch._inductor.pattern_matcher import PatternMatcherPass
 
 from fusionkit import config
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device, current_target, use_target
 from fusionkit.passes.graph_entries import register_entries
-from fusionkit.passes.lint_duplicates import lint_duplicates
 from fusionkit.passes.lint_ops import lint_ops
-from fusionkit.passes.lint_tracing import line_of, lint_trace, raw_scalars
-from fusionkit.passes.registering import PatternClass, register_pattern
+from fusionkit.passes.lint_tracing import example_arguments, line_of, lint_trace, trace_of
+from fusionkit.passes.registering import PatternClass, name_of, raw_scalars, register_pattern
 from fusionkit.passes.tracing import make_tracer
-from fusionkit.pattern_files.lint_names import lint_names
 from fusionkit.pattern_files.lint_rules import Finding, LintReport, finding
-from fusionkit.pattern_files.lint_syntax import lint_syntax, unconfirmed_flags
+from fusionkit.pattern_files.lint_syntax import lint_names, lint_syntax, unconfirmed_flags
 from fusionkit.pattern_files.naming import names_of_file
 from fusionkit.pattern_files.pattern_file import check_pattern_file, read_pattern_file
 
@@ -42,7 +44,7 @@ def lint_pattern_file(path: Path) -> LintReport:
     for group in file.groups.values():
         by_pattern = [(pattern, _lint_pattern(pattern)) for pattern in group]
         findings += [item for _, items in by_pattern for item in items]
-        findings += lint_duplicates([pattern for pattern, items in by_pattern if not items])
+        findings += _duplicates([pattern for pattern, items in by_pattern if not items])
     for register in file.entries:
         try:
             register_entries(register, PatternMatcherPass(), lambda *_: False)
@@ -55,8 +57,8 @@ def _lint_pattern(pattern: PatternClass) -> list[Finding]:
     try:
         findings = [*lint_trace(pattern), *lint_ops(pattern, raw_scalars(pattern))]
         if not findings:
-            with_table = make_tracer({})
-            register_pattern(pattern, PatternMatcherPass(), with_table, lambda *_: False, current_device())
+            into, trace = PatternMatcherPass(), make_tracer({})
+            register_pattern(pattern, into, trace, lambda *_: False, current_device())
     except FusionKitError as error:
         findings = [finding("not_registrable", line_of(pattern.pattern), str(error))]
     return findings
@@ -81,3 +83,73 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
         variant, _, detail = item.what.partition(": ")
         kept.setdefault((item.rule, item.line, detail or variant), item)
     return list(kept.values())
+
+
+# A comparable form of a trace: each call's target and arguments, nodes as numbers, pattern arguments by first use.
+Form = tuple[Any, ...]
+
+
+def _duplicates(patterns: Sequence[PatternClass]) -> list[Finding]:
+    """Findings for the variants of one group whose pattern equals an earlier one, which takes all their sites.
+
+    Traces are equal if they make the same calls in the same order; names and order of the arguments do not matter.
+    The finding is an error if the replacements differ, else a warning. There is none for equal replacements on
+    inputs of other dtypes, which a factory makes on purpose. Variants that cannot be traced are skipped: another
+    rule reports them.
+    """
+    first: dict[Form, tuple[PatternClass, Form, Form]] = {}
+    findings = []
+    for pattern in patterns:
+        try:
+            searched, replaced, dtypes = _forms(pattern)
+        except FusionKitError:
+            continue
+        if searched not in first:
+            first[searched] = pattern, replaced, dtypes
+            continue
+        earlier, other, inputs = first[searched]
+        what = f"{name_of(pattern)}: pattern() equals that of {name_of(earlier)}"
+        line = line_of(pattern.pattern)
+        if replaced != other:
+            what = f"{what}, but replacement() differs and is never used"
+            findings.append(finding("duplicate", line, what))
+        elif dtypes == inputs:
+            findings.append(
+                finding("duplicate", line, f"{what}, and so does replacement()", severity="warning")
+            )
+    return findings
+
+
+def _forms(pattern: PatternClass) -> tuple[Form, Form, Form]:
+    """The forms of pattern and replacement, and the dtypes of the inputs."""
+    arguments = example_arguments(pattern, raw_scalars(pattern))
+    rank: dict[str, int] = {}
+    searched = _form(trace_of(pattern, "pattern", arguments), arguments, rank)
+    replaced = _form(trace_of(pattern, "replacement", arguments), arguments, rank)
+    tensors = (arguments[name] for name in rank if isinstance(arguments[name], torch.Tensor))
+    return searched, replaced, tuple(tensor.dtype for tensor in tensors)
+
+
+def _form(graph: torch.fx.Graph, arguments: Mapping[str, Any], rank: dict[str, int]) -> Form:
+    """The calls and outputs of a trace in comparable form; `rank` numbers the arguments by first use, and grows."""
+    names = dict(zip(graph.find_nodes(op="placeholder"), arguments, strict=False))
+    scalars = {value: name for name, value in arguments.items() if not isinstance(value, torch.Tensor)}
+    numbers: dict[torch.fx.Node, int] = {}
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node) and value in numbers:
+            return "node", numbers[value]
+        known: Mapping[Any, str] = names if isinstance(value, torch.fx.Node) else scalars
+        name = known.get(value) if isinstance(value, torch.fx.Node | float) else None
+        if name is None:
+            return type(value).__name__, str(value)
+        return "argument", rank.setdefault(name, len(rank))
+
+    rows = []
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            continue
+        leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
+        rows.append((node.op, str(node.target), tuple(leaf(value) for value in leaves), str(tree)))
+        numbers[node] = len(numbers)
+    return tuple(rows)

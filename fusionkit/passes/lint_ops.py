@@ -15,7 +15,7 @@ from fusionkit.errors import FusionKitError
 from fusionkit.npu.target import current_device
 from fusionkit.passes.lint_tracing import line_of
 from fusionkit.passes.registering import PatternClass, bind_arguments, fake_like, name_of, real_inputs
-from fusionkit.passes.tracing import CalledOps
+from fusionkit.passes.tracing import CalledOps, named_arguments, written_arguments
 from fusionkit.pattern_files.lint_rules import Finding, finding
 from fusionkit.pattern_files.time_limit import own_code
 
@@ -32,27 +32,18 @@ def lint_ops(pattern: PatternClass, scalars: Mapping[str, Any]) -> list[Finding]
     findings: list[Finding] = []
     for method in ("replacement", "pattern"):
         function = getattr(pattern, method)
-        line = line_of(function)
         ops = _custom_ops(pattern, function, scalars)
-        bare = [op for op in ops if not has_fake_kernel(op)]
-        findings += [
-            finding("no_fake_kernel", line, f"{name_of(pattern)}: {method} calls {op}") for op in bare
-        ]
-        if ops:
-            findings += [
-                finding("unannotated_mutation", line, f"{name_of(pattern)}: {text}")
-                for text in _unannotated(pattern, function, scalars)
-            ]
+        bare = [f"{method} calls {op}" for op in ops if not _has_fake_kernel(op)]
+        writes = _unannotated(pattern, function, scalars) if ops else []
+        for rule, texts in (("no_fake_kernel", bare), ("unannotated_mutation", writes)):
+            findings += [finding(rule, line_of(function), f"{name_of(pattern)}: {text}") for text in texts]
     return list(dict.fromkeys(findings))
 
 
-def has_fake_kernel(op: torch._ops.OpOverload) -> bool:
+def _has_fake_kernel(op: torch._ops.OpOverload) -> bool:
     """Whether an op runs on fake tensors: by a fake kernel, a Meta kernel or a composite kernel."""
-    name = op.name()
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    if any(
-        has_kernel(name, key) for key in ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
-    ):
+    keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    if any(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) for key in keys):
         return True
     entry = torch._library.simple_registry.singleton.find(op._schema.name)
     return entry.fake_impl.kernel is not None
@@ -72,27 +63,20 @@ class _Writes(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.problems: list[str] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in _KNOWN:
             return func(*args, **(kwargs or {}))
-        names = [argument.name for argument in func._schema.arguments]
-        given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
-        marked = {
-            a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write
-        }
-        copies = {name: _copies(value) for name, value in given.items() if name not in marked}
+        marked = written_arguments(func)
+        pairs = [
+            (name, leaf, leaf.clone())
+            for name, value in named_arguments(func, args, kwargs).items()
+            for leaf in pytree.tree_leaves(value)
+            if name not in marked and isinstance(leaf, torch.Tensor)
+        ]
         result = func(*args, **(kwargs or {}))
-        for name, before in copies.items():
-            after = [leaf for leaf in pytree.tree_leaves(given[name]) if isinstance(leaf, torch.Tensor)]
-            if any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)):
-                self.problems.append(f"{func} writes into its argument '{name}'")
+        changed = dict.fromkeys(name for name, leaf, before in pairs if not torch.equal(leaf, before))
+        self.problems += [f"{func} writes into its argument '{name}'" for name in changed]
         return result
-
-
-def _copies(value: Any) -> list[torch.Tensor]:
-    return [leaf.clone() for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _unannotated(pattern: PatternClass, function: Any, scalars: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import FusionKitError
@@ -23,9 +25,9 @@ from fusionkit.passes.registering import (
     example_inputs,
     fake_like,
     name_of,
+    raw_scalars,
 )
-from fusionkit.passes.searching import require_searchable
-from fusionkit.passes.tracing import make_tracer, unlogged_retraces
+from fusionkit.passes.tracing import make_tracer, require_searchable, unlogged_retraces
 from fusionkit.pattern_files.lint_rules import Finding, finding
 from fusionkit.pattern_files.time_limit import own_code
 
@@ -62,13 +64,6 @@ def line_of(function: Callable[..., Any]) -> int:
     return first
 
 
-def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
-    """The result of scalars(), equal stand-ins included; empty for a class without it."""
-    method = getattr(pattern, "scalars", None)
-    with own_code(f"pattern {name_of(pattern)}: scalars()"):
-        return dict(method()) if callable(method) else {}
-
-
 def example_arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict[str, Any]:
     """Argument -> fake tensor on the target's device, or stand-in, in order.
 
@@ -80,8 +75,7 @@ def example_arguments(pattern: PatternClass, scalars: Mapping[str, Any]) -> dict
 
 
 def _mode_of(arguments: Mapping[str, Any]) -> FakeTensorMode:
-    modes = [value.fake_mode for value in arguments.values() if isinstance(value, torch.Tensor)]  # type: ignore[attr-defined]
-    return modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    return detect_fake_mode(list(arguments.values())) or FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def _not_searchable(pattern: PatternClass, arguments: Mapping[str, Any], line: int) -> Finding | None:
@@ -168,15 +162,14 @@ def _rounded_literals(
     for half precisions); Python's operators give add.Tensor with the number as written.
     """
     for node in graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            continue
         dtype = _floating_dtype(node)
+        if dtype is None or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        arithmetic = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
         for value in node.args:
-            if dtype is None or not isinstance(value, float) or value in scalars.values():
+            if not isinstance(value, float) or not math.isfinite(value) or value in scalars.values():
                 continue
-            if not math.isfinite(value):
-                continue
-            rounded = float(torch.tensor(value, dtype=_arithmetic(dtype)))
+            rounded = float(torch.tensor(value, dtype=arithmetic))
             stored = float(torch.tensor(value, dtype=dtype))
             what = None
             if node.target._overloadname == "Scalar" and rounded != value:
@@ -194,13 +187,7 @@ def _floating_dtype(node: torch.fx.Node) -> torch.dtype | None:
     return dtypes[0] if dtypes else None
 
 
-def _arithmetic(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-
 def _line(node: torch.fx.Node) -> int:
     """The pattern's source line of a node, 0 if the trace has none."""
-    trace = node.meta.get("stack_trace") or ""
-    _, separator, rest = trace.rpartition(", line ")
-    digits = rest.partition(",")[0]
-    return int(digits) if separator and digits.isdigit() else 0
+    lines = re.findall(r", line (\d+)", node.meta.get("stack_trace") or "")
+    return int(lines[-1]) if lines else 0

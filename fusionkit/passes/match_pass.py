@@ -10,11 +10,11 @@ import torch
 import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass
 
+from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.sources import module_path, source_line
 from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_replacement
-from fusionkit.passes.graph_entries import FileGroup, register_entries, watch_rewrites
-from fusionkit.passes.graph_lint import lint_graph
-from fusionkit.passes.registering import PatternClass, argument_names, register_pattern
+from fusionkit.passes.graph_entries import FileGroup, lint_graph, register_entries, watch_rewrites
+from fusionkit.passes.registering import PatternClass, argument_names, entries_of, register_pattern
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import make_tracer
 from fusionkit.pattern_files.time_limit import own_code
@@ -37,7 +37,7 @@ class PatternMatchPass:
     Each group has its own torch PatternMatcherPass, so that a group does not see the nodes that an earlier one
     replaced. A group is a sequence of pattern classes; a FileGroup may add hand-written entries. Without `rewrite`
     matches are counted and the graph stays unchanged: a node belongs to the first match that has it.
-    Every rewrite is linted (passes.graph_lint); a fault is a MisuseError that names pattern and node.
+    Every rewrite is linted (passes.graph_entries); a fault is a MisuseError that names pattern and node.
     """
 
     def __init__(
@@ -51,9 +51,7 @@ class PatternMatchPass:
         self._trace = make_tracer(dict(decompositions))
         self._rewrite = rewrite
         self._log = _Log()
-        self._passes: dict[str, PatternMatcherPass] = {}
-        for name, group in groups.items():
-            self._passes[name] = self._matcher(name, group, device)
+        self._passes = {name: self._matcher(name, group, device) for name, group in groups.items()}
 
     def _matcher(self, name: str, group: Sequence[PatternClass], device: str) -> PatternMatcherPass:
         """A torch pass with one group's entries, which lints each of its rewrites."""
@@ -61,7 +59,7 @@ class PatternMatchPass:
         names: dict[int, str] = {}
         for pattern in group:
             register_pattern(pattern, matcher, self._trace, self._admit, device)
-            for entry in (entry for indexed in matcher.patterns.values() for entry in indexed):
+            for entry in entries_of(matcher):
                 names.setdefault(id(entry), pattern.name())
         for register in group.entries if isinstance(group, FileGroup) else ():
             register_entries(register, matcher, self._admit_entry)
@@ -86,7 +84,10 @@ class PatternMatchPass:
             matcher.apply(module)
         rewrote = [match.variant for match in log.matches if match.status == "hit"]
         if rewrote and self._rewrite:
-            let_views_copy(module)
+            # A fused op returns contiguous memory where its chain kept the input's strides, so a view that was legal
+            # may now need a copy: a reshape, as Inductor writes it too. The copy is real: graph and profile show it.
+            for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+                node.target = torch.ops.aten.reshape.default
             lint_graph(module, tuple(dict.fromkeys(rewrote)))
             module.recompile()
         return tuple(sorted(log.matches, key=lambda match: order.get(match.anchor, len(order))))
@@ -105,7 +106,7 @@ class PatternMatchPass:
             return False
         with own_code(f"extra_check of {name}"):
             refused = not allowed(match)
-        self._keep(match, name, Refusal(OWN_CHECK, documented=False) if refused else None, list(match.kwargs))
+        self._keep(match, name, Refusal(OWN_CHECK) if refused else None, list(match.kwargs))
         return not refused and self._rewrite
 
     def _is_taken(self, match: Match) -> bool:
@@ -133,6 +134,13 @@ class PatternMatchPass:
             self._log.taken.update(node.name for node in match.nodes)
 
 
+def match_pass_for(
+    groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str = "cpu"
+) -> PatternMatchPass:
+    """A match pass over `groups`, its patterns traced with the named decomposition table."""
+    return PatternMatchPass(groups, decomposition_table(decompositions), device)
+
+
 def literal_arguments(match: Match, names: list[str], operands: Mapping[str, list[str]]) -> dict[str, Any]:
     """Pattern argument -> {"node": name in the graph before any pattern}, or the literal in the graph.
 
@@ -145,13 +153,11 @@ def literal_arguments(match: Match, names: list[str], operands: Mapping[str, lis
         if node.name in operands
         for now, old in zip(_operand_names(node), operands[node.name], strict=True)
     }
-    bound: dict[str, Any] = {}
-    for name in names:
-        value = match.kwargs.get(name)
-        bound[name] = (
-            {"node": before.get(value.name, value.name)} if isinstance(value, torch.fx.Node) else value
-        )
-    return bound
+    bound = {name: match.kwargs.get(name) for name in names}
+    return {
+        name: {"node": before.get(value.name, value.name)} if isinstance(value, torch.fx.Node) else value
+        for name, value in bound.items()
+    }
 
 
 def _operand_names(node: torch.fx.Node) -> list[str]:
@@ -159,13 +165,3 @@ def _operand_names(node: torch.fx.Node) -> list[str]:
     names: list[str] = []
     torch.fx.map_arg((node.args, node.kwargs), lambda operand: names.append(operand.name))
     return names
-
-
-def let_views_copy(module: torch.fx.GraphModule) -> None:
-    """Turn every view into a reshape, as Inductor does before it generates code.
-
-    A fused op returns contiguous memory where the chain it replaces kept its input's strides, so a view that was
-    legal before may now need a copy. That copy is real: graph and profile show it.
-    """
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
-        node.target = torch.ops.aten.reshape.default

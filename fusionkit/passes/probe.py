@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from fusionkit.capture.aot import aot_backend, decomposition_table
-from fusionkit.capture.compiling import compile_and_run
+from fusionkit.capture.aot import GraphListener, aot_backend, decomposition_table
+from fusionkit.capture.capturing import compile_and_run
 from fusionkit.capture.graphs import GraphKey, copy_graph_module
 from fusionkit.config import WINDOWS, select_patterns
 from fusionkit.encoding import Result
@@ -116,7 +116,11 @@ def probe(
     use_target(current_target() or "cpu")
     if window not in WINDOWS:
         raise MisuseError(f"unknown window '{window}'; use one of: {', '.join(WINDOWS)}")
-    counter = _Counter(_groups(pattern))
+    path = Path(pattern)
+    kit_or_file = (
+        trial_groups(path) if path.suffix == ".py" else enabled_groups(select_patterns((str(pattern),)))
+    )
+    counter = _Counter(kit_or_file)
     probed: Backend
     if backend == KIT_BACKEND:
         listener = _Window(window, counter, decompositions)
@@ -130,7 +134,9 @@ def probe(
         subject=subject.name,
         target=current_target() or "none",
         dtype=subject.dtype,
-        backend=backend if isinstance(backend, str) else _name_of(backend),
+        backend=backend
+        if isinstance(backend, str)
+        else getattr(backend, "__qualname__", type(backend).__qualname__),
         window=window,
         patterns=counter.names,
         graphs=tuple(counter.graphs),
@@ -158,7 +164,8 @@ def _cause(probed: Backend, counter: _Counter) -> ProbeCause | None:
             " a compile cache served them, patterns of an earlier compile included",
             "compile once with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, or empty the cache folder",
         )
-    if all(graph.level == "dynamo" for graph in counter.graphs) and not counter.hits():
+    hit = any(match.status == "hit" for match in counter.matches)
+    if not hit and all(graph.level == "dynamo" for graph in counter.graphs):
         return ProbeCause(
             "not_lowered",
             "the backend does not go through AOT autograd, or it served a graph from a cache of its own: what it"
@@ -166,15 +173,6 @@ def _cause(probed: Backend, counter: _Counter) -> ProbeCause | None:
             "probe the backend that it hands its graphs to, or empty its cache",
         )
     return None
-
-
-def _groups(pattern: str | Path) -> Mapping[str, Sequence[PatternClass]]:
-    path = Path(pattern)
-    return trial_groups(path) if path.suffix == ".py" else enabled_groups(select_patterns((str(pattern),)))
-
-
-def _name_of(backend: Backend) -> str:
-    return str(getattr(backend, "__qualname__", type(backend).__qualname__))
 
 
 class _Counter:
@@ -187,10 +185,6 @@ class _Counter:
         self.graphs: list[ProbedGraph] = []
         self.matches: list[SiteMatch] = []
         self._pass_for({})  # a pattern that cannot be registered raises before the model is compiled
-
-    def hits(self) -> list[SiteMatch]:
-        """The matches that a rewrite would replace."""
-        return [match for match in self.matches if match.status == "hit"]
 
     def look(self, level: str, module: torch.fx.GraphModule, table: Mapping[Any, Any]) -> None:
         """Count in a copy of one graph."""
@@ -207,7 +201,7 @@ class _Counter:
         return made
 
 
-class _Window:
+class _Window(GraphListener):
     """Listens to the kit's own backend and counts in one window."""
 
     def __init__(self, window: str, counter: _Counter, decompositions: str) -> None:
@@ -220,6 +214,3 @@ class _Window:
         del key
         if window == self._window:
             self._counter.look(window, module, self._table)
-
-    def on_call(self, key: GraphKey, inputs: Sequence[Any]) -> None:
-        """Do nothing: a probe has no use for tensor values."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
-from torch._inductor.pattern_matcher import Match, PatternMatcherPass, register_replacement
+from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherPass, register_replacement
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
-from fusionkit.passes.searching import require_searchable
-from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retraces
+from fusionkit.passes.tracing import TraceFunction, remembering, require_searchable, unlogged_retraces
 from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
 
@@ -73,9 +72,15 @@ def register_pattern(
     return bool(entry)
 
 
+def entries_of(matcher: PatternMatcherPass) -> Iterator[PatternEntry]:
+    """Every entry of torch's matcher, once for each of its indexes."""
+    for indexed in matcher.patterns.values():
+        yield from indexed
+
+
 def _miss_where_untraceable(into: PatternMatcherPass, registered: Any) -> None:
     """Turn any error of a retrace at a site into a miss; torch itself does so for RuntimeError only."""
-    for entry in (entry for entries in into.patterns.values() for entry in entries):
+    for entry in entries_of(into):
         if entry.pattern is registered:
             entry.extra_check = _missing_on_errors(entry.extra_check)
 
@@ -190,8 +195,9 @@ def example_inputs(pattern: PatternClass, scalars: Collection[str] | None = None
     Raises MisuseError when there are more or fewer, or when pattern and replacement take different arguments.
     """
     with own_code(f"pattern {name_of(pattern)}: inputs()"):
-        inputs = _listed(pattern.inputs())
-    if not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
+        inputs = pattern.inputs()
+    tensors = list(inputs) if isinstance(inputs, list | tuple) else [None]
+    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise MisuseError(f"pattern {name_of(pattern)}: inputs() gives something else than a list of tensors")
     names = argument_names(pattern)
     other = _parameters(pattern, "replacement")
@@ -201,21 +207,16 @@ def example_inputs(pattern: PatternClass, scalars: Collection[str] | None = None
         )
     numbers = scalars_of(pattern) if scalars is None else scalars
     wanted = [name for name in names if name not in numbers]
-    if len(inputs) != len(wanted):
+    if len(tensors) != len(wanted):
         raise MisuseError(
-            f"pattern {name_of(pattern)}: inputs() gives {len(inputs)} tensors for {len(wanted)} arguments {wanted}"
+            f"pattern {name_of(pattern)}: inputs() gives {len(tensors)} tensors for {len(wanted)} arguments {wanted}"
         )
-    return inputs
+    return tensors
 
 
 def argument_names(pattern: PatternClass) -> list[str]:
     """The names of the pattern's arguments, in order."""
     return _parameters(pattern, "pattern")
-
-
-def _listed(given: Any) -> list[Any]:
-    """The result of inputs() as a list; [None], which is refused later, for a lone tensor, which would be iterated."""
-    return list(given) if isinstance(given, list | tuple) else [None]
 
 
 def _parameters(pattern: PatternClass, method: str) -> list[str]:
@@ -235,11 +236,16 @@ def _parameters(pattern: PatternClass, method: str) -> list[str]:
     return names
 
 
-def scalars_of(pattern: PatternClass) -> dict[str, float]:
-    """The pattern's scalar stand-ins; none for a class of another backend, which has no `scalars`."""
+def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
+    """The result of scalars(), unchecked; empty for a class of another backend, which has no `scalars`."""
     method = getattr(pattern, "scalars", None)
     with own_code(f"pattern {name_of(pattern)}: scalars()"):
-        scalars = dict(method()) if callable(method) else {}
+        return dict(method()) if callable(method) else {}
+
+
+def scalars_of(pattern: PatternClass) -> dict[str, float]:
+    """The pattern's scalar stand-ins. Raises MisuseError unless they are different numbers."""
+    scalars = raw_scalars(pattern)
     values = list(scalars.values())
     if not all(isinstance(value, int | float) and value == value for value in values):
         raise MisuseError(

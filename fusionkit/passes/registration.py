@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
+from fusionkit.pattern_files.lint_syntax import assigned_names
 from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.store import write_text
 
@@ -22,8 +23,6 @@ class Layout:
     flags: str
     import_line: str
     registry_line: str
-    registry_variable: str = "pattern_registry"
-    flags_class: str = "FusionPatterns"
 
 
 # Source of the second row: the public MindIE-SD repository (the misspelling "compiliation" is theirs).
@@ -106,42 +105,42 @@ def add_export(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     """Import line and entry of `__all__`."""
     if names.group in text:
         return text
-    lines = text.splitlines()
-    lines.insert(_last_line(text, "__all__", path) - 1, f'    "{names.group}",')
+    listed = _inserted(text, _last_line(text, "__all__", path) - 1, f'    "{names.group}",')
     imports = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom | ast.Import)]
     place = max((node.end_lineno or 0 for node in imports), default=0)
-    lines.insert(place, layout.import_line.format(module=names.module, group=names.group))
-    return "\n".join(lines) + "\n"
+    return _inserted(listed, place, layout.import_line.format(module=names.module, group=names.group))
 
 
 def add_entry(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     """The registry's line: flag -> (group, module)."""
     if f'"{names.flag}"' in text:
         return text
-    lines = text.splitlines()
     line = layout.registry_line.format(flag=names.flag, group=names.group)
-    lines.insert(_last_line(text, layout.registry_variable, path) - 1, line)
-    return "\n".join(lines) + "\n"
+    return _inserted(text, _last_line(text, "pattern_registry", path) - 1, line)
 
 
 def add_flag(text: str, layout: Layout, names: FusionNames, path: str) -> str:
     """The flag, default on, at the end of the flags' class."""
+    del layout  # the class has one name in both
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and node.name == layout.flags_class:
+        if isinstance(node, ast.ClassDef) and node.name == "FusionPatterns":
             if any(isinstance(s, ast.AnnAssign) and ast.unparse(s.target) == names.flag for s in node.body):
                 return text
-            lines = text.splitlines()
             last = node.body[-1]
-            lines.insert(last.end_lineno or last.lineno, f"    {names.flag}: bool = True")
-            return "\n".join(lines) + "\n"
-    raise MisuseError(f"{path}: no class {layout.flags_class} to add {names.flag} to")
+            return _inserted(text, last.end_lineno or last.lineno, f"    {names.flag}: bool = True")
+    raise MisuseError(f"{path}: no class FusionPatterns to add {names.flag} to")
+
+
+def _inserted(text: str, place: int, line: str) -> str:
+    """The text with `line` behind its first `place` lines."""
+    lines = text.splitlines()
+    return "\n".join([*lines[:place], line, *lines[place:]]) + "\n"
 
 
 def _last_line(text: str, name: str, path: str) -> int:
     """The last line (from 1) of the module-level assignment to `name`."""
     for node in ast.parse(text).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        if name in assigned_names(node):
             return node.end_lineno or node.lineno
     raise MisuseError(f"{path}: no {name} to add to")
 

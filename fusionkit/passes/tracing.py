@@ -1,4 +1,4 @@
-"""Tracing a pattern as the model is traced: same decomposition table, functionalised, not simplified."""
+"""Tracing a pattern as the model is traced, and whether its search function can match at all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import Any
 import torch
 import torch.fx
 import torch.fx.traceback as fx_traceback
+import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from fusionkit.errors import MisuseError
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
 
@@ -31,8 +34,10 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
     """
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
-        recorded = _recording_lines() if sources else contextlib.nullcontext()
-        with torch.no_grad(), enable_python_dispatcher(), recorded:
+        with torch.no_grad(), enable_python_dispatcher(), contextlib.ExitStack() as stack:
+            if sources:
+                stack.enter_context(fx_traceback.preserve_node_meta())
+                stack.enter_context(_Lines())
             module = make_fx(fn, table, tracing_mode="real")(*args)
             if any(_mutates(node) for node in module.graph.nodes):
                 functional = dispatch_functionalize(fn, FunctionalTensorMode())
@@ -109,9 +114,7 @@ class CalledOps(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[torch._ops.OpOverload] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.ops.append(func)
         return func(*args, **(kwargs or {}))
 
@@ -121,18 +124,10 @@ def _mutates(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
 
 
-@contextlib.contextmanager
-def _recording_lines() -> Iterator[None]:
-    with fx_traceback.preserve_node_meta(), _Lines():
-        yield
-
-
 class _Lines(TorchFunctionMode):
     """Records the calling source line of each torch function in the nodes that the call makes."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         frame = calling_frame(sys._getframe(1))
         if frame is not None:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
@@ -156,3 +151,65 @@ def unlogged_retraces() -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
+
+
+class _FirstMutation(TorchDispatchMode):
+    """Records the first op that writes into an argument or a view of one, with its source line."""
+
+    def __init__(self, arguments: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._arguments = arguments
+        self.mutation: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.mutation is None and func._schema.is_mutable:
+            given = named_arguments(func, args, kwargs)
+            leaves = pytree.tree_leaves([given.get(name) for name in written_arguments(func)])
+            written = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
+            hit = [n for n, t in self._arguments.items() if t.untyped_storage()._cdata in written]
+            if hit:
+                frame = calling_frame(sys._getframe(1))
+                line = f", line {frame.f_lineno}" if frame is not None else ""
+                self.mutation = f"argument '{hit[0]}' in place ({func}{line})"
+        return func(*args, **(kwargs or {}))
+
+
+def named_arguments(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of one call of an op by their names in its schema."""
+    names = (argument.name for argument in op._schema.arguments)
+    return dict(zip(names, args, strict=False)) | dict(kwargs or {})
+
+
+def written_arguments(op: Any) -> list[str]:
+    """The names of the arguments that the op's schema marks as written."""
+    return [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
+def require_searchable(name: str, search: Any, arguments: Mapping[str, Any]) -> None:
+    """Run `search` once on `arguments` (fake tensors, numbers for scalars).
+
+    Raises MisuseError when it writes into an argument: the trace loses the write, so that the pattern would match
+    another computation. Likewise when it returns anything but tensors, or an argument as its first output: then
+    there is no node at which the search could begin (pytorch issue 149879). Errors of `search` itself propagate.
+    """
+    tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
+    with torch.no_grad(), _FirstMutation(tensors) as first:
+        result = search(*arguments.values())
+    if first.mutation is not None:
+        raise MisuseError(
+            f"pattern {name}: pattern() changes {first.mutation}: a search function that mutates matches nothing;"
+            " write it without in-place ops"
+        )
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
+        kinds = "nothing" if result is None or not outputs else f"{type(result).__name__} {result!r:.60}"
+        raise MisuseError(
+            f"pattern {name}: pattern() returns {kinds}, so it matches nothing; return the tensor that its chain"
+            " ends in"
+        )
+    returned = [key for key, value in tensors.items() if value is outputs[0]]
+    if returned:
+        raise MisuseError(
+            f"pattern {name}: pattern() gives back its argument '{returned[0]}', so it matches nothing;"
+            " return the tensor that its chain ends in"
+        )

@@ -62,14 +62,6 @@ class PatternFile:
     groups: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
 
 
-def load_pattern_file(path: Path) -> list[type]:
-    """Execute the file and return its pattern classes, in the order of its `...PatternGroup` lists.
-
-    Empty for a file with graph entries only. See read_pattern_file.
-    """
-    return list(read_pattern_file(path).patterns)
-
-
 def read_pattern_file(path: Path) -> PatternFile:
     """Execute the file and return its pattern classes and registering functions.
 
@@ -118,21 +110,15 @@ def _execute(path: Path) -> ModuleType:
             with within_limits(f"{path}: its import"):
                 spec.loader.exec_module(module)
         except FusionKitError as error:
-            raise _of_file(error, path) from error
+            if str(path) in str(error):
+                raise
+            raise MisuseError(f"{path}: {error}") from error
         except (Exception, SystemExit) as error:
-            frames = [
-                frame
-                for frame in traceback.extract_tb(error.__traceback__)
-                if Path(frame.filename).resolve() == path.resolve()
-            ]
+            trace = traceback.extract_tb(error.__traceback__)
+            frames = [frame for frame in trace if Path(frame.filename).resolve() == path.resolve()]
             where = f" line {frames[-1].lineno}" if frames else ""
             what = (str(error).splitlines() or [""])[0]
             raise MisuseError(
                 f"{path}{where}: {type(error).__name__}: {what}; mend the pattern file"
             ) from error
     return module
-
-
-def _of_file(error: FusionKitError, path: Path) -> FusionKitError:
-    """The error, with the file named in it."""
-    return error if str(path) in str(error) else MisuseError(f"{path}: {error}")

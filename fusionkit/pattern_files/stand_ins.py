@@ -49,9 +49,7 @@ class ForeignName:
         self._fail("used as a condition")
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> NoReturn:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         """Raise MisuseError: it is not a tensor."""
         for value in tree_leaves((args, kwargs or {})):
             if isinstance(value, cls):
@@ -184,26 +182,20 @@ def foreign_surroundings(path: Path, root: str) -> Iterator[str]:
     `root`: an unused module name. On target npu an installed mindiesd is used instead. Afterwards sys.modules
     and sys.meta_path are restored; the file keeps the objects that it imported.
     """
-    before = {name: module for name, module in sys.modules.items() if _is_mindiesd(name)}
     real = current_target() == "npu" and importlib.util.find_spec("mindiesd") is not None
     finder = _Finder(root, path.parent)
     sys.meta_path.insert(len(sys.meta_path) if real else 0, finder)
-    if not real:
-        _forget(_is_mindiesd)
+    before = {} if real else _unload("mindiesd")
     try:
         yield f"{root}.{_DEPTH}.{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     finally:
         sys.meta_path.remove(finder)
-        _forget(lambda name: name.split(".")[0] == root)
+        _unload(root)
         if not real:
-            _forget(_is_mindiesd)
+            _unload("mindiesd")
             sys.modules.update(before)
 
 
-def _is_mindiesd(name: str) -> bool:
-    return name.split(".")[0] == "mindiesd"
-
-
-def _forget(ours: Any) -> None:
-    for name in [name for name in sys.modules if ours(name)]:
-        del sys.modules[name]
+def _unload(package: str) -> dict[str, ModuleType]:
+    """Remove a package and its submodules from sys.modules, and return them."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}

@@ -9,10 +9,9 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.load import UserCode
@@ -48,7 +47,8 @@ def within_limits(what: str, seconds: float | None = None) -> Iterator[None]:
     """
     limit = TIME_LIMIT_S if seconds is None else seconds
     try:
-        with _without_exit(), _interrupted_after(limit):
+        in_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
+        with _without_exit(), _signalled(limit) if in_main else _raised_from_outside(limit):
             yield
     except _TimeIsUpError as error:
         raise TimeLimitError(
@@ -90,12 +90,6 @@ def _without_exit() -> Iterator[None]:
         os._exit = real
 
 
-def _interrupted_after(seconds: float) -> AbstractContextManager[None]:
-    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
-        return _signalled(seconds)
-    return _raised_from_outside(seconds)
-
-
 @contextmanager
 def _signalled(seconds: float) -> Iterator[None]:
     """Interrupt by SIGALRM in the main thread; an earlier handler and timer are restored afterwards."""
@@ -106,17 +100,14 @@ def _signalled(seconds: float) -> Iterator[None]:
     started = time.monotonic()
     handler = signal.signal(signal.SIGALRM, interrupt)
     before, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    with ExitStack() as stack:
-        stack.callback(_restore_timer, handler, before, interval, started)
+    try:
         yield
-
-
-def _restore_timer(handler: Any, before: float, interval: float, started: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)
-    if before:
-        left = before - (time.monotonic() - started)
-        signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), interval)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)
+        if before:
+            left = before - (time.monotonic() - started)
+            signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), interval)
 
 
 @contextmanager

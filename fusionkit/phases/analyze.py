@@ -21,7 +21,7 @@ from fusionkit.fusions import fusion, pattern_names
 from fusionkit.match.comparing import compare_captures
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.passes.compiled import Compiled, pattern_groups
-from fusionkit.passes.session import match_pass_for
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate, graph_rows
 from fusionkit.phases.study import Study

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.capture.compiling import call_model
+from fusionkit.capture.capturing import call_model
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits

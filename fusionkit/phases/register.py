@@ -11,9 +11,9 @@ from typing import Any
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.passes.compiled import pattern_groups
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registration import LAYOUTS, Edit, apply_edits, layout_of, registration_edits
 from fusionkit.passes.registry import pattern_registry, unreachable
-from fusionkit.passes.session import match_pass_for
 from fusionkit.pattern_files.naming import FusionNames, names_of_file
 from fusionkit.phases.study import Study
 from fusionkit.store import write_text

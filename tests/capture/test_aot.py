@@ -4,8 +4,7 @@ from shared_models import compiled, fresh_block, small_subject
 from torch import nn
 
 from fusionkit.capture.aot import aot_backend, decomposition_table
-from fusionkit.capture.capturing import capture_graphs
-from fusionkit.capture.compiling import compile_and_run
+from fusionkit.capture.capturing import capture_graphs, compile_and_run
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject
 

@@ -140,8 +140,7 @@ def test_two_backends_in_one_process_do_not_see_each_other():
 
     from fusionkit.capture.aot import aot_backend
     from fusionkit.config import CompilationConfig, select_patterns
-    from fusionkit.passes.compiled import pattern_groups
-    from fusionkit.passes.session import CompileSession
+    from fusionkit.passes.compiled import CompileSession, pattern_groups
 
     norms = CompilationConfig(fusion_patterns=select_patterns(("rms_norm",)))
     gelus = CompilationConfig(fusion_patterns=select_patterns(("gelu",)))

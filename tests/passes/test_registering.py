@@ -8,8 +8,8 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import pattern_groups
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import activations_of, scalars_of
-from fusionkit.passes.session import match_pass_for
 from fusionkit.patterns import PatternBase
 
 use_target("cpu")

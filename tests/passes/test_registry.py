@@ -9,8 +9,8 @@ from fusionkit.config import FusionPatterns, flag_names, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.fusions import pattern_names
 from fusionkit.passes import registry
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registry import enabled_groups, pattern_registry, unreachable
-from fusionkit.passes.session import match_pass_for
 
 
 def test_flags_registry_and_exports_agree():

@@ -17,7 +17,7 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject, pattern_groups
-from fusionkit.passes.session import match_pass_for
+from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.subjects.build import Subject
 

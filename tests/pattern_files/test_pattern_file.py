@@ -6,7 +6,7 @@ import pytest
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.trial import trial_groups
-from fusionkit.pattern_files.pattern_file import load_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 
 use_target("cpu")
 
@@ -62,7 +62,7 @@ def test_a_file_is_loaded_and_its_fusion_told_from_its_replacement(write):
 
 def test_nothing_is_left_in_sys_modules(write):
     before = set(sys.modules)
-    load_pattern_file(write(GOOD))
+    read_pattern_file(write(GOOD))
     assert not [
         name for name in set(sys.modules) - before if name.startswith(("torch_npu", "fusionkit_pattern"))
     ]
@@ -92,7 +92,7 @@ def test_bad_files_are_one_line(write, text, message):
 
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(MisuseError, match=r"nowhere.py: cannot read \(No such file"):
-        load_pattern_file(tmp_path / "nowhere.py")
+        read_pattern_file(tmp_path / "nowhere.py")
 
 
 def test_a_relative_path_keeps_the_line(tmp_path, monkeypatch):
@@ -100,4 +100,4 @@ def test_a_relative_path_keeps_the_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("odd_pattern.py").write_text("\nimport no_such_module\n", "utf-8")
     with pytest.raises(MisuseError, match=r"^odd_pattern\.py line 2: ModuleNotFoundError"):
-        load_pattern_file(Path("odd_pattern.py"))
+        read_pattern_file(Path("odd_pattern.py"))

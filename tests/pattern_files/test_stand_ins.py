@@ -14,7 +14,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.trial import trial_groups
-from fusionkit.pattern_files.pattern_file import load_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 from fusionkit.pattern_files.stand_ins import ForeignName
 from fusionkit.patterns import PatternBase
 from fusionkit.subjects.build import Subject
@@ -40,7 +40,7 @@ def test_the_file_is_imported_and_leaves_nothing_behind(tmp_path, what):
     import mindiesd_of_nobody  # noqa: F401
 
     before = state()
-    (pattern,) = load_pattern_file(write_foreign(tmp_path, what))
+    (pattern,) = read_pattern_file(write_foreign(tmp_path, what)).patterns
     assert issubclass(pattern, PatternBase)
     assert state() == before
 
@@ -68,13 +68,13 @@ def test_a_file_that_registers_itself_is_loaded(tmp_path):
     path = write_foreign(tmp_path, "muls_add")
     text = path.read_text().replace("import PatternBase", "import PatternBase, register_pattern_to_pass")
     path.write_text(f"{text}\nregister_pattern_to_pass(MulAddPatternGroup)\n")
-    assert len(load_pattern_file(path)) == 1
+    assert len(read_pattern_file(path).patterns) == 1
 
 
 def test_an_imported_mindiesd_is_there_again_afterwards(tmp_path, monkeypatch):
     own = type(sys)("mindiesd")
     monkeypatch.setitem(sys.modules, "mindiesd", own)
-    load_pattern_file(write_foreign(tmp_path, "unknown name"))
+    read_pattern_file(write_foreign(tmp_path, "unknown name"))
     assert sys.modules["mindiesd"] is own
     assert "mindiesd.layers" not in sys.modules
 
@@ -88,7 +88,7 @@ def test_a_module_beside_the_file_is_the_real_one(tmp_path):
         path.read_text().replace("npu_available = False", "from .shapes import WIDTH, PatternBase as Same", 1)
     )
     path.write_text(f"{path.read_text()}\nassert WIDTH == 24 and Same is PatternBase\n")
-    assert len(load_pattern_file(path)) == 1
+    assert len(read_pattern_file(path).patterns) == 1
 
 
 def test_two_files_of_one_text_in_two_places_are_two(tmp_path):
@@ -99,7 +99,7 @@ def test_two_files_of_one_text_in_two_places_are_two(tmp_path):
         path.write_text(
             f"from .shapes import WIDTH\n{path.read_text()}\nMulAddPatternGroup[0].width = WIDTH\n"
         )
-        assert load_pattern_file(path)[0].width == width
+        assert read_pattern_file(path).patterns[0].width == width
 
 
 class MulAdd(nn.Module):
@@ -203,7 +203,7 @@ def test_a_foreign_number_in_a_pattern_is_named(tmp_path, use):
 
 def test_a_file_may_have_any_name(tmp_path):
     path = write_foreign(tmp_path, "muls_add").rename(tmp_path / "my.own-pattern v2.py")
-    assert len(load_pattern_file(path)) == 1
+    assert len(read_pattern_file(path).patterns) == 1
 
 
 def test_explain_says_of_a_cast_of_another_torch_that_it_is_why_nothing_hits(tmp_path, capsys, llama_capsule):

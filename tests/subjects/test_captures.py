@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fusionkit.capture.aot import aot_backend
-from fusionkit.capture.compiling import compile_and_run
+from fusionkit.capture.capturing import compile_and_run
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.table import SUBJECTS
 

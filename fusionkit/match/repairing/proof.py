@@ -17,7 +17,7 @@ from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.numeric.replay import SiteReplay
 from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.match_pass import PatternMatchPass
+from fusionkit.passes.match_pass import PatternMatchPass, match_pass_for
 from fusionkit.passes.registering import (
     PatternClass,
     activations_of,
@@ -25,7 +25,6 @@ from fusionkit.passes.registering import (
     name_of,
     replacement_of,
 )
-from fusionkit.passes.session import match_pass_for
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.verdict import Verdict
