@@ -43,8 +43,8 @@ def capsule_with(blocks: tuple[int, int], folder: Path) -> Path:
         return path
     print(f"capturing {blocks[0]} double and {blocks[1]} single blocks", file=sys.stderr)
     spec = SUBJECTS["flux"]
-    config = dict(spec.full.config) | {"num_layers": blocks[0], "num_single_layers": blocks[1]}
-    spec = dataclasses.replace(spec, full=dataclasses.replace(spec.full, config=config))
+    sizes = {**spec.sizes, "num_layers": (2, blocks[0]), "num_single_layers": (2, blocks[1])}
+    spec = dataclasses.replace(spec, sizes=sizes)
     fixed = {"size": "full", "dtype": "bfloat16", "seed": 0, "train": False, "device": "cpu"}
     subject = build_subject(spec, **fixed, fake=new_fake_mode())
     counts = expected_counts(subject)

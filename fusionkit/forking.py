@@ -169,18 +169,16 @@ class ForkServer:
                 start_new_session=True,
             )
             there.close()
+            ready: bool | bytes = False
             try:
                 ready = _readable(here.fileno(), _START_LIMIT_S) and here.recv(1)
-            except BaseException:
-                process.kill()
-                process.wait()
-                here.close()
-                raise
+            finally:
+                if not ready:
+                    process.kill()
+                    process.wait()
+                    here.close()
             if ready:
                 return process, here
-            process.kill()
-            process.wait()
-            here.close()
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").split("\n")
         why = next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")

@@ -60,26 +60,17 @@ def kernel_manager_class(
                 BACKEND_AUTOLOAD: "0",
                 "IPYTHONDIR": str(scratch / "ipython"),
             }
-            words = kernel_cmd[kernel_cmd.index("-f") :]
-            process = _fork_kernel(
-                server, words, scratch / KERNEL_LOG, options.get("cwd") or os.curdir, environment
-            )
+            with (scratch / KERNEL_LOG).open("wb") as output, open(os.devnull, "rb") as nothing:
+                process = server.fork(
+                    "ipykernel.kernelapp:launch_new_instance",
+                    [kernel_cmd[kernel_cmd.index("-f") :]],
+                    streams=(nothing.fileno(), output.fileno(), output.fileno()),
+                    cwd=Path(options.get("cwd") or os.curdir).absolute(),
+                    environment=environment,
+                )
             provisioner = cast(Any, self.provisioner)
             provisioner.process, provisioner.pid, provisioner.pgid = process, process.pid, process.pid
             self._reconcile_connection_info(provisioner.connection_info)
             started(process)
 
     return InterpreterKernelManager
-
-
-def _fork_kernel(
-    server: ForkServer, words: list[str], log: Path, cwd: str, environment: dict[str, str]
-) -> ForkedProcess:
-    with log.open("wb") as output, open(os.devnull, "rb") as nothing:
-        return server.fork(
-            "ipykernel.kernelapp:launch_new_instance",
-            [words],
-            streams=(nothing.fileno(), output.fileno(), output.fileno()),
-            cwd=Path(cwd).absolute(),
-            environment=environment,
-        )

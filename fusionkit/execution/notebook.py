@@ -136,13 +136,9 @@ def _explained(error: Exception, state: ExecutedNotebook, breach: str | None) ->
     code = None if state.process is None else state.process.poll()
     if code is not None:
         log = f": {state.log}" if state.log and not state.cell else ""
-        return RunBrokenError(f"{where}: the kernel died ({_death(code)}){log}{kept}")
+        memory = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
+        return RunBrokenError(f"{where}: the kernel died ({ending(code)}{memory}){log}{kept}")
     return RunBrokenError(f"{where}: {_first_line(str(error))}{kept}")
-
-
-def _death(code: int) -> str:
-    memory = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
-    return f"{ending(code)}{memory}"
 
 
 def _first_line(text: str) -> str:

@@ -12,20 +12,8 @@ from typing import Any
 import yaml
 
 from fusionkit.errors import MisuseError
-from fusionkit.execution.parameter_cell import NotebookSpec, Parameter, fits, one_line, read_spec
+from fusionkit.execution.parameter_cell import NotebookSpec, Parameter, fits, one_line
 from fusionkit.fusions import FUSIONS
-
-__all__ = [
-    "NotebookSpec",
-    "Parameter",
-    "Parameters",
-    "apply_overrides",
-    "check_names",
-    "for_notebook",
-    "load_parameters",
-    "overridden",
-    "read_spec",
-]
 
 _PATH_SUFFIXES = ("_file", "_dir")
 
@@ -41,6 +29,10 @@ class Parameters:
     values: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
     notebooks: tuple[str, ...] | None = None
+
+    def origin(self, dotted: str) -> str:
+        """The place where a name or `name.key` was given, as far as known; else the file."""
+        return self.origins.get(dotted, str(self.source))
 
 
 class _Loader(yaml.SafeLoader):
@@ -125,10 +117,10 @@ def check_names(specs: Sequence[NotebookSpec], params: Parameters) -> None:
         known.setdefault(parameter.name, []).append(parameter)
     for name, value in params.values.items():
         if name == "run_dir":
-            raise MisuseError(f"{_origin(params, name)}: run_dir is given with --out")
+            raise MisuseError(f"{params.origin(name)}: run_dir is given with --out")
         if name not in known:
             raise MisuseError(
-                f"{_origin(params, name)}: no notebook takes the parameter {name!r}{_near(name, known)}"
+                f"{params.origin(name)}: no notebook takes the parameter {name!r}{_near(name, known)}"
             )
         if isinstance(value, dict) and all(_is_dict(p) for p in known[name]):
             _check_keys(params, name, value, {key for p in known[name] for key in _keys(p)})
@@ -137,8 +129,8 @@ def check_names(specs: Sequence[NotebookSpec], params: Parameters) -> None:
 def _check_keys(params: Parameters, name: str, value: Mapping[str, Any], known: set[str]) -> None:
     for key in value:
         if key not in known:
-            where = _origin(params, f"{name}.{key}")
-            raise MisuseError(f"{where}: no notebook takes the key {key!r} of {name}{_near(str(key), known)}")
+            where, near = params.origin(f"{name}.{key}"), _near(str(key), known)
+            raise MisuseError(f"{where}: no notebook takes the key {key!r} of {name}{near}")
 
 
 def for_notebook(spec: NotebookSpec, params: Parameters) -> dict[str, Any]:
@@ -155,7 +147,7 @@ def _value(spec: NotebookSpec, parameter: Parameter, params: Parameters) -> Any:
     given = params.values[parameter.name]
     if not fits(given, parameter.annotation):
         raise MisuseError(
-            f"{_origin(params, parameter.name)}: {parameter.name} is {given!r}, "
+            f"{params.origin(parameter.name)}: {parameter.name} is {given!r}, "
             f"but {spec.path.name} takes {parameter.annotation}"
         )
     if _is_dict(parameter) and isinstance(given, dict):
@@ -209,10 +201,6 @@ def _with_absolute_paths(values: Mapping[str, Any], folder: Path) -> dict[str, A
         else value
         for name, value in values.items()
     }
-
-
-def _origin(params: Parameters, dotted: str) -> str:
-    return params.origins.get(dotted, str(params.source))
 
 
 def _near(name: str, known: Iterable[str]) -> str:

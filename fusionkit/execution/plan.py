@@ -18,15 +18,14 @@ import fusionkit
 from fusionkit.config import DECOMPOSITIONS, WINDOWS
 from fusionkit.environment import package_sha256
 from fusionkit.errors import MisuseError
+from fusionkit.execution.parameter_cell import NotebookSpec, read_spec
 from fusionkit.execution.parameters import (
-    NotebookSpec,
     Parameters,
     apply_overrides,
     check_names,
     for_notebook,
     load_parameters,
     overridden,
-    read_spec,
 )
 from fusionkit.store import sha256_bytes, sha256_file, to_json
 
@@ -98,6 +97,7 @@ def make_plan(
                 f'{spec.path}: its parameter cell names no run_dir: str = "evidence/interactive"'
             )
     files = _check_files(params)
+    _check_choices(params)
     _check_subject(params)
     package = package_sha256()
     steps = tuple(plan_step(path, params, package) for path in selected)
@@ -153,8 +153,7 @@ def _select(available: Sequence[Path], wanted: Sequence[str] | None) -> list[Pat
             p for p in available if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))
         ]
         if not match:
-            near = difflib.get_close_matches(word, [p.stem for p in available], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(p.stem for p in available)}"
+            hint = _hint(word, [p.stem for p in available])
             raise MisuseError(f"--notebooks {word}: no such notebook; {hint}")
         chosen.add(match[0])
     return sorted(chosen)
@@ -183,38 +182,37 @@ def _check_choices(params: Parameters) -> None:
     for name, allowed in _CHOICES.items():
         value = params.values.get(name)
         if value is not None and value not in allowed:
-            where = params.origins.get(name, params.source)
-            raise MisuseError(f"{where}: {name} is {value!r}; use one of: {', '.join(allowed)}")
+            raise MisuseError(f"{params.origin(name)}: {name} is {value!r}; use one of: {', '.join(allowed)}")
     seed = params.values.get("seed", 0)
     if isinstance(seed, int) and not 0 <= seed < 2**63:
-        raise MisuseError(f"{params.origins.get('seed', params.source)}: seed is {seed}; use 0 to 2**63 - 1")
-
-
-def _check_module(params: Parameters, name: str) -> None:
-    """Check that the module of module:factory exists; it is not imported."""
-    top = name.partition(":")[0].partition(".")[0]
-    places = [str(Path.cwd()), *sys.path]
-    if top in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(top, places) is not None:
-        return
-    where = params.origins.get("subject", params.source)
-    raise MisuseError(f"{where}: no module '{top}' for subject {name!r}; run where it can be imported")
+        raise MisuseError(f"{params.origin('seed')}: seed is {seed}; use 0 to 2**63 - 1")
 
 
 def _check_subject(params: Parameters) -> None:
-    """Check that the subject is a name of the table, module:factory, or a file."""
-    _check_choices(params)
+    """Check that the subject is a name of the table, a file, or module:factory of a module that exists.
+
+    The module is not imported.
+    """
     name = params.values.get("subject")
-    if isinstance(name, str) and ":" in name and not Path(name).is_file():
-        _check_module(params, name)
-    if not isinstance(name, str) or ":" in name or Path(name).is_file():
+    if not isinstance(name, str) or Path(name).is_file():
         return
+    where = params.origin("subject")
+    if ":" in name:
+        top = name.partition(":")[0].partition(".")[0]
+        places = [str(Path.cwd()), *sys.path]
+        if top in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(top, places):
+            return
+        raise MisuseError(f"{where}: no module '{top}' for subject {name!r}; run where it can be imported")
     from fusionkit.subjects.table import SUBJECTS
 
     if name not in SUBJECTS:
-        near = difflib.get_close_matches(name, SUBJECTS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(SUBJECTS))}"
-        where = params.origins.get("subject", params.source)
+        hint = _hint(name, sorted(SUBJECTS))
         raise MisuseError(f"{where}: unknown subject {name!r}; {hint} (or give module:factory)")
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _check_files(params: Parameters) -> dict[str, Path]:
@@ -224,7 +222,7 @@ def _check_files(params: Parameters) -> dict[str, Path]:
         if not _is_file_parameter(name, value):
             continue
         path = Path(value)
-        where = f"{params.origins.get(name, params.source)}: {name}"
+        where = f"{params.origin(name)}: {name}"
         try:
             source = path.read_bytes()
             if path.suffix == ".py":
@@ -245,11 +243,9 @@ def _check_files(params: Parameters) -> dict[str, Path]:
 
 def _is_file_parameter(name: str, value: Any) -> bool:
     """Whether the value is a file: a file parameter, or a capsule as subject."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value:
         return False
-    return bool(value) and (
-        name.endswith(("_file", "_profile")) or (name == "subject" and value.endswith(".json"))
-    )
+    return name.endswith(("_file", "_profile")) or (name == "subject" and value.endswith(".json"))
 
 
 def _check_installed() -> None:

@@ -7,10 +7,29 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from fusionkit.patterns.pattern_base import PatternBase
 
-_EPS_STAND_IN = 0.0113377
+
+class _FusedAdaLayerNormPattern(PatternBase):
+    """What the variants share: eps is read from the graph, and the op broadcasts scale and shift [B, 1, D]."""
+
+    @staticmethod
+    def scalars() -> dict[str, float]:
+        return {"eps": 0.0113377}
+
+    @staticmethod
+    def replacement(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
+        return torch.ops.fusionkit.layer_norm_scale_shift(x, scale, shift, eps)  # type: ignore[no-any-return]
+
+
+class _VectorAdaLayerNormPattern(_FusedAdaLayerNormPattern):
+    """What the variants with scale and shift [B, D] share."""
+
+    @staticmethod
+    def replacement(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
+        return _FusedAdaLayerNormPattern.replacement(x, scale.unsqueeze(1), shift.unsqueeze(1), eps)
 
 
 class AdaLayerNormPattern:
@@ -20,31 +39,19 @@ class AdaLayerNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for x [B, S, D], scale and shift [B, D], all of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_VectorAdaLayerNormPattern):
             @staticmethod
             def name() -> str:
                 return f"AdaLayerNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
-                return _inputs(dtype)
+            def inputs() -> list[Tensor]:
+                return _inputs(dtype, (2, 16))
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
+            def pattern(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
                 normed = F.layer_norm(x, [x.shape[-1]], None, None, eps)
                 return normed * (1 + scale.unsqueeze(1)) + shift.unsqueeze(1)
-
-            @staticmethod
-            def replacement(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
-                return _fused(x, scale, shift, eps)
 
         return Pattern
 
@@ -56,31 +63,19 @@ class AdaLayerNormContinuousPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for x [B, S, D], scale and shift [B, D], all of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_VectorAdaLayerNormPattern):
             @staticmethod
             def name() -> str:
                 return f"AdaLayerNormContinuousPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
-                return _inputs(dtype)
+            def inputs() -> list[Tensor]:
+                return _inputs(dtype, (2, 16))
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
+            def pattern(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
                 normed = F.layer_norm(x, [x.shape[-1]], None, None, eps)
                 return normed * (1 + scale).unsqueeze(1) + shift.unsqueeze(1)
-
-            @staticmethod
-            def replacement(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
-                return _fused(x, scale, shift, eps)
 
         return Pattern
 
@@ -92,33 +87,18 @@ class AdaLayerNormBroadcastPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for x [B, S, D], scale and shift [B, 1, D], all of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedAdaLayerNormPattern):
             @staticmethod
             def name() -> str:
                 return f"AdaLayerNormBroadcastPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
-                x, scale, shift = _inputs(dtype)
-                return [x, scale.unsqueeze(1), shift.unsqueeze(1)]
+            def inputs() -> list[Tensor]:
+                return _inputs(dtype, (2, 1, 16))
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
+            def pattern(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
                 return F.layer_norm(x, [x.shape[-1]], None, None, eps) * (1 + scale) + shift
-
-            @staticmethod
-            def replacement(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
-                return torch.ops.fusionkit.layer_norm_scale_shift(  # type: ignore[no-any-return]
-                    x, scale, shift, eps
-                )
 
         return Pattern
 
@@ -130,47 +110,24 @@ class AdaLayerNormScaleFirstPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for x [B, S, D], scale and shift [B, 1, D], all of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedAdaLayerNormPattern):
             @staticmethod
             def name() -> str:
                 return f"AdaLayerNormScaleFirstPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
-                x, scale, shift = _inputs(dtype)
-                return [x, scale.unsqueeze(1), shift.unsqueeze(1)]
+            def inputs() -> list[Tensor]:
+                return _inputs(dtype, (2, 1, 16))
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
+            def pattern(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-6) -> Tensor:
                 return (1 + scale) * F.layer_norm(x, [x.shape[-1]], None, None, eps) + shift
-
-            @staticmethod
-            def replacement(
-                x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float = 1e-6
-            ) -> torch.Tensor:
-                return torch.ops.fusionkit.layer_norm_scale_shift(  # type: ignore[no-any-return]
-                    x, scale, shift, eps
-                )
 
         return Pattern
 
 
-def _inputs(dtype: torch.dtype) -> list[torch.Tensor]:
-    modulation = torch.empty(2, 16, dtype=dtype, device="meta")
-    x = torch.empty(2, 4, 16, dtype=dtype, device="meta")
-    return [x, modulation, torch.empty_like(modulation)]
-
-
-def _fused(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:
-    return torch.ops.fusionkit.layer_norm_scale_shift(  # type: ignore[no-any-return]
-        x, scale.unsqueeze(1), shift.unsqueeze(1), eps
-    )
+def _inputs(dtype: torch.dtype, modulation: tuple[int, ...]) -> list[Tensor]:
+    return [torch.empty(shape, dtype=dtype, device="meta") for shape in ((2, 4, 16), modulation, modulation)]
 
 
 AdaLayerNormPatternGroup = [

@@ -6,10 +6,21 @@ The op computes in float32 and rounds once, at the end; the written forms may ro
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from fusionkit.patterns.pattern_base import PatternBase
 
-_EPS_STAND_IN = 0.0113377
+
+class _FusedRmsNormPattern(PatternBase):
+    """What the variants share: eps is read from the graph, and the op takes x, the gain and eps."""
+
+    @staticmethod
+    def scalars() -> dict[str, float]:
+        return {"eps": 0.0113377}
+
+    @staticmethod
+    def replacement(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+        return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
 
 
 class RmsNormPattern:
@@ -19,29 +30,21 @@ class RmsNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for activations and gain of `dtype` (the casts vanish for float32)."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedRmsNormPattern):
             @staticmethod
             def name() -> str:
                 return f"RmsNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 return [torch.empty(2, 4, 8, 16, dtype=dtype, device="meta"), _gain(dtype)]
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 h = x.to(torch.float32)
                 variance = torch.ops.aten.mean.dim(h.pow(2), [x.dim() - 1], True)
                 scale = torch.rsqrt(torch.ops.aten.add.Scalar(variance, eps))
                 return (h * scale * weight).to(x.dtype)
-
-            @staticmethod
-            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
 
         return Pattern
 
@@ -53,29 +56,21 @@ class HandWrittenRmsNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for activations and gain of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedRmsNormPattern):
             @staticmethod
             def name() -> str:
                 return f"HandWrittenRmsNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 h = x.to(torch.float32)
                 variance = h.pow(2).mean(-1, keepdim=True)
                 h = h * torch.rsqrt(variance + eps)
                 return weight * h.to(x.dtype)
-
-            @staticmethod
-            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
 
         return Pattern
 
@@ -87,27 +82,19 @@ class GainLastRmsNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for activations and gain of `dtype`."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedRmsNormPattern):
             @staticmethod
             def name() -> str:
                 return f"GainLastRmsNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
                 return (x * torch.rsqrt(variance + eps)).to(x.dtype) * weight
-
-            @staticmethod
-            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
 
         return Pattern
 
@@ -119,28 +106,20 @@ class CastLastRmsNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for activations and gain of `dtype`, a half precision."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedRmsNormPattern):
             @staticmethod
             def name() -> str:
                 return f"CastLastRmsNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 h = x.to(torch.float32)
                 h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
                 return (weight * h).to(x.dtype)
-
-            @staticmethod
-            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-                return torch.ops.npu.npu_rms_norm(x, weight, eps)[0]  # type: ignore[no-any-return]
 
         return Pattern
 
@@ -152,34 +131,30 @@ class OnePlusGainRmsNormPattern:
     def create(dtype: torch.dtype) -> type[PatternBase]:
         """Variant for activations and weight of `dtype`; the op's gamma is float32, whatever they are."""
 
-        class Pattern(PatternBase):
+        class Pattern(_FusedRmsNormPattern):
             @staticmethod
             def name() -> str:
                 return f"OnePlusGainRmsNormPattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 return [torch.empty(2, 4, 16, dtype=dtype, device="meta"), _gain(dtype)]
 
             @staticmethod
-            def scalars() -> dict[str, float]:
-                return {"eps": _EPS_STAND_IN}
-
-            @staticmethod
-            def pattern(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 h = x.float()
                 h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
                 return (h * (1.0 + weight.float())).to(x.dtype)
 
             @staticmethod
-            def replacement(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+            def replacement(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
                 gamma = 1.0 + weight.float()
                 return torch.ops.npu.npu_rms_norm(x, gamma, eps)[0]  # type: ignore[no-any-return]
 
         return Pattern
 
 
-def _gain(dtype: torch.dtype) -> torch.Tensor:
+def _gain(dtype: torch.dtype) -> Tensor:
     return torch.empty(16, dtype=dtype, device="meta")
 
 

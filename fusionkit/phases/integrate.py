@@ -34,8 +34,7 @@ from fusionkit.phases.integration_gates import (
 from fusionkit.phases.second_target import capsule_path, capture_on, hits_on
 from fusionkit.phases.study import Study
 from fusionkit.phases.unit import compared_outputs, figures
-from fusionkit.profile.collect import collect_cpu_profile
-from fusionkit.profile.collect_npu import collect_npu_profile
+from fusionkit.profile.collect import collect_cpu_profile, collect_npu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
 from fusionkit.profile.kernel_records import Profile
 from fusionkit.profile.profile_file import load_profile

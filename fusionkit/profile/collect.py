@@ -1,6 +1,6 @@
-"""Profile a function on the CPU, in the format of an NPU's kernel_details.csv.
+"""Profile a function on an NPU, or on the CPU in the format of an NPU's kernel_details.csv.
 
-An op with its own kernel in torch's dispatcher, or in a fused namespace, is one row; ops that it calls inside are
+On the CPU, an op with its own kernel in torch's dispatcher, or in a fused namespace, is one row; ops that it calls inside are
 hidden, because CPU internals (addmm copies its bias, mean is a sum and a division) do not apply to an NPU. Views,
 allocations and ops that only call other ops give no row. Accelerator Core is `CPU` on every row. Kernel counts are
 valid, durations are not NPU times.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from fusionkit.errors import MisuseError
-from fusionkit.profile.cpu_types import copy_type, cpu_op_type, dtype_word
+from fusionkit.npu.real import record_profile
 from fusionkit.profile.dialects import CURRENT_HEADER
 from fusionkit.profile.kernel_records import CPU_CORE, Profile
-from fusionkit.profile.op_traits import Role, op_role
-from fusionkit.profile.profile_file import load_profile
-from fusionkit.store import write_text
+from fusionkit.profile.op_traits import Role, copy_type, cpu_op_type, dtype_word, op_role
+from fusionkit.profile.profile_file import find_profile, load_profile
+from fusionkit.store import write_bytes, write_text
 
 FUSED_NAMESPACES = ("npu", "fusionkit")
 _KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
@@ -95,10 +96,24 @@ def collect_cpu_profile(
         for step in range(steps):
             with record_function(f"{_STEP}{step}"):
                 fn()
-    roots = _event_tree(running)
-    kernels = sorted(_kernels(roots, fused_namespaces), key=lambda kernel: kernel.start_ns)
+    # The event tree is the only view with dtypes and strides in all supported torch versions.
+    roots: list[Any] = list(running.profiler.kineto_results.experimental_event_tree())
+    roles: dict[str, Role] = {}
+    rows = [row for root in roots for row in _rows_of(root, fused_namespaces, roles)]
+    kernels = sorted(rows, key=lambda kernel: kernel.start_ns)
     write_text(target, _csv(kernels, _step_ends(roots)))
     return load_profile(target)
+
+
+def collect_npu_profile(fn: Callable[[], object], *, path: Path, warmup: int = 2) -> Profile:
+    """Call `fn` under torch_npu's profiler and copy its kernel_details.csv to `path`.
+
+    Raises MisuseError if the profiler wrote no such file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        record_profile(fn, Path(folder), warmup=warmup)
+        write_bytes(path, find_profile(Path(folder)).read_bytes())
+    return load_profile(path)
 
 
 @contextmanager
@@ -115,17 +130,6 @@ def _quiet_kineto() -> Iterator[None]:
         yield
     finally:
         del os.environ[_KINETO_LOG_LEVEL]
-
-
-def _event_tree(running: Any) -> list[Any]:
-    """Roots of the profiler's event tree, the only view with dtypes and strides in all supported torch versions."""
-    return list(running.profiler.kineto_results.experimental_event_tree())
-
-
-def _kernels(events: list[Any], fused_namespaces: tuple[str, ...]) -> Iterator[_Kernel]:
-    roles: dict[str, Role] = {}
-    for event in events:
-        yield from _rows_of(event, fused_namespaces, roles)
 
 
 def _rows_of(event: Any, fused_namespaces: tuple[str, ...], roles: dict[str, Role]) -> list[_Kernel]:

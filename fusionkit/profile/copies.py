@@ -12,15 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.encoding import Result
+from fusionkit.profile.diff import Renaming, find_renamings, launch_of
 from fusionkit.profile.families import stem
-from fusionkit.profile.kernel_records import (
-    KernelRecord,
-    Profile,
-    pair_note,
-    require_same_source,
-    sum_us,
-)
-from fusionkit.profile.renames import Renaming, find_renamings, launch_of
+from fusionkit.profile.kernel_records import KernelRecord, Profile, pair_note, require_same_source, sum_us
 from fusionkit.profile.schemes import Scheme, choose_schemes
 from fusionkit.verdict import Verdict
 
@@ -119,13 +113,12 @@ def analyze_copies(
     kinds = _kinds(profile, baseline)
     renamings = () if baseline is None else tuple(_copy_renamings(baseline, profile))
     verdict, reason = _judge(profile, baseline, kinds, renamings, never_new)
-    pairs = _pairs(profile)
     return CopyReport(
         total_us=sum_us(kind.us for kind in kinds),
         count=sum(kind.count for kind in kinds),
         baseline_count=None if baseline is None else sum(kind.baseline_count or 0 for kind in kinds),
         kinds=kinds,
-        pairs=pairs,
+        pairs=_pairs(profile),
         renamings=renamings,
         schemes=choose_schemes(profile, verdict, missed_sites),
         verdict=verdict,

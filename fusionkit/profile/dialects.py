@@ -16,12 +16,12 @@ Kind = Literal[
 ]
 
 _TORCH_NPU = "Ascend Extension for PyTorch, profiler: kernel_details.csv"
-_MSPROF = "CANN msprof: op_summary_*.csv"
+_BOTH = f"{_TORCH_NPU}; CANN msprof: op_summary_*.csv"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of a kernel row, its headers (the first one present is used) and the kind of its cells."""
+    """One field of a kernel row, its headers (today's first; the first one present is used) and the kind of its cells."""
 
     field: str
     aliases: tuple[str, ...]
@@ -29,54 +29,33 @@ class Column:
     source: str
 
 
+# In the order of today's file.
 COLUMNS: tuple[Column, ...] = (
     Column("step", ("Step Id", "Step ID"), "any", _TORCH_NPU),
-    Column("device", ("Device_id", "Device ID", "Device Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("model", ("Model ID", "Model Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("task", ("Task ID", "Task Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("stream", ("Stream ID", "Stream Id"), "count", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("name", ("Name", "Op Name"), "name", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("type", ("Type", "OP Type"), "type", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("device", ("Device_id", "Device ID", "Device Id"), "count", _BOTH),
+    Column("model", ("Model ID", "Model Id"), "count", _BOTH),
+    Column("task", ("Task ID", "Task Id"), "count", _BOTH),
+    Column("stream", ("Stream ID", "Stream Id"), "count", _BOTH),
+    Column("name", ("Name", "Op Name"), "name", _BOTH),
+    Column("type", ("Type", "OP Type"), "type", _BOTH),
     Column("state", ("OP State",), "state", f"{_TORCH_NPU} since 2025"),
-    Column("core", ("Accelerator Core", "Task Type"), "core", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("start", ("Start Time(us)", "Task Start Time(us)"), "number", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("duration", ("Duration(us)", "Task Duration(us)"), "duration", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("wait", ("Wait Time(us)", "Task Wait Time(us)"), "duration", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("core", ("Accelerator Core", "Task Type"), "core", _BOTH),
+    Column("start", ("Start Time(us)", "Task Start Time(us)"), "number", _BOTH),
+    Column("duration", ("Duration(us)", "Task Duration(us)"), "duration", _BOTH),
+    Column("wait", ("Wait Time(us)", "Task Wait Time(us)"), "duration", _BOTH),
     Column("blocks", ("Block Num", "Block Dim"), "count", f"{_TORCH_NPU}: Num since 2026-02, Dim before"),
     Column("mix_blocks", ("Mix Block Num", "Mix Block Dim"), "count", f"{_TORCH_NPU}: as above"),
     Column("hf32", ("HF32 Eligible",), "flag", f"{_TORCH_NPU} since 2025"),
-    Column("input_shapes", ("Input Shapes",), "shapes", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("input_dtypes", ("Input Data Types",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("input_formats", ("Input Formats",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("output_shapes", ("Output Shapes",), "shapes", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("output_dtypes", ("Output Data Types",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("output_formats", ("Output Formats",), "word", f"{_TORCH_NPU}; {_MSPROF}"),
-    Column("context", ("Context ID", "Context Id"), "number", f"{_TORCH_NPU}; {_MSPROF}"),
+    Column("input_shapes", ("Input Shapes",), "shapes", _BOTH),
+    Column("input_dtypes", ("Input Data Types",), "word", _BOTH),
+    Column("input_formats", ("Input Formats",), "word", _BOTH),
+    Column("output_shapes", ("Output Shapes",), "shapes", _BOTH),
+    Column("output_dtypes", ("Output Data Types",), "word", _BOTH),
+    Column("output_formats", ("Output Formats",), "word", _BOTH),
+    Column("context", ("Context ID", "Context Id"), "number", _BOTH),
 )
 
-CURRENT_HEADER: tuple[str, ...] = (
-    *(
-        "Step Id",
-        "Device_id",
-        "Model ID",
-        "Task ID",
-        "Stream ID",
-        "Name",
-        "Type",
-        "OP State",
-        "Accelerator Core",
-    ),
-    *("Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Mix Block Num", "HF32 Eligible"),
-    *(
-        "Input Shapes",
-        "Input Data Types",
-        "Input Formats",
-        "Output Shapes",
-        "Output Data Types",
-        "Output Formats",
-    ),
-    "Context ID",
-)
+CURRENT_HEADER = tuple(column.aliases[0] for column in COLUMNS)
 """The columns that torch_npu writes today at Level1 with no PMU metrics, in its order."""
 
 REQUIRED: tuple[str, ...] = ("name", "duration")

@@ -1,14 +1,37 @@
-"""Compare the kernels of two runs of one model: vanished, new and renamed kernels."""
+"""Compare the kernels of two runs of one model: vanished, new and renamed kernels.
+
+A renamed kernel has the same operator, shapes and count under another name in the candidate profile. An unchanged
+transpose that aclnnMul launched before and aclnnInplaceCopy launches now is no new copy, although its name says so.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusionkit.profile.families import family_of
+from fusionkit.profile.families import family_of, launch_name, stem
 from fusionkit.profile.kernel_records import KernelRecord, Profile, pair_note, require_same_source, sum_us
-from fusionkit.profile.renames import Renaming, find_renamings
+
+Launch = tuple[str, str]
+"""Type and launch name."""
+_Shapes = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """`count` launches of one operator with another name (or another version's type) in the candidate."""
+
+    baseline: Launch
+    candidate: Launch
+    count: int
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Old and new key: the types where they differ, else the names."""
+        (old_type, old_name), (new_type, new_name) = self.baseline, self.candidate
+        return (old_name, new_name) if old_type == new_type else (old_type, new_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +175,44 @@ def _explained_share(kernels: tuple[Delta, ...]) -> float | None:
     if total == 0:
         return None
     return round(sum_us(delta.us for delta in kernels if delta.count) / total, 6)
+
+
+def find_renamings(baseline: Profile, candidate: Profile) -> tuple[Renaming, ...]:
+    """All renamings from baseline to candidate; none on a CPU, where names are op names.
+
+    A launch that lost n calls on some shapes is paired with one of the same operator (see `families.stem`) that
+    gained at least these n on the same shapes; without shapes in the files, by count alone.
+    """
+    if "cpu" in (baseline.source, candidate.source):
+        return ()
+    before, after = _shapes_of(baseline), _shapes_of(candidate)
+    lost: dict[Launch, Counter[_Shapes]] = {}
+    gained: dict[Launch, Counter[_Shapes]] = {}
+    for launch in sorted(before.keys() | after.keys()):
+        old, new = before.get(launch, Counter()), after.get(launch, Counter())
+        less, more = old - new, new - old
+        if less and not more:
+            lost[launch] = less
+        elif more and not less:
+            gained[launch] = more
+    renamings: list[Renaming] = []
+    for launch in sorted(lost, key=lambda one: (-lost[one].total(), one)):
+        gone = lost[launch]
+        for other, come in gained.items():
+            if stem(other[0]) == stem(launch[0]) and gone <= come:
+                come.subtract(gone)
+                renamings.append(Renaming(launch, other, gone.total()))
+                break
+    return tuple(renamings)
+
+
+def _shapes_of(profile: Profile) -> dict[Launch, Counter[_Shapes]]:
+    answer: dict[Launch, Counter[_Shapes]] = {}
+    for record in profile.records:
+        answer.setdefault(launch_of(record), Counter())[record.input_shapes, record.output_shapes] += 1
+    return answer
+
+
+def launch_of(record: KernelRecord) -> Launch:
+    """Type and launch name of a record."""
+    return record.type, launch_name(record)

@@ -6,16 +6,14 @@ Each row gives a record, an entry in `problems`, or, if part of it could not be 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from fusionkit.errors import MisuseError
-from fusionkit.profile.csv_rows import RawRow, read_rows
+from fusionkit.profile.csv_rows import RawRow, align, read_rows
 from fusionkit.profile.dialects import Header, is_header, missing_fields, read_header
 from fusionkit.profile.families import op_type_of_name
 from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord, Problem, Profile
-from fusionkit.profile.ragged_rows import align
 
 FILE_NAME = "kernel_details.csv"
 FOLDER_NAME = "ASCEND_PROFILER_OUTPUT"
@@ -202,8 +200,4 @@ class _Fields:
         """Operands separated by `;`, without embedded quotes: `"4096,1024;1024"` -> two; N/A or no column -> none."""
         if self.raw(field) in _NOTHING:
             return ()
-        return tuple(_parts(self.text(field).split(";")))
-
-
-def _parts(operands: Iterable[str]) -> Iterable[str]:
-    return (operand.strip() for operand in operands)
+        return tuple(operand.strip() for operand in self.text(field).split(";"))

@@ -19,7 +19,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.npu.real import seeded_device
 from fusionkit.npu.target import current_target
 from fusionkit.subjects.draw import Draw, FormDraw, draw_parameters
-from fusionkit.subjects.table import SubjectSpec
+from fusionkit.subjects.spec import SubjectSpec
 
 DTYPES: Mapping[str, torch.dtype] = {
     "bfloat16": torch.bfloat16,

@@ -127,15 +127,6 @@ def draw_parameters(model: nn.Module, draw: Draw, *, requires_grad: bool) -> Non
             module._parameters[name] = drawn[old]
 
 
-def neutral_parameters(model: nn.Module) -> tuple[str, ...]:
-    """Names of the parameters that are all zero or all one, whose loss would not be detected."""
-    names = []
-    for name, parameter in model.named_parameters():
-        if any(bool((parameter == neutral).all()) for neutral in (0, 1)):
-            names.append(name)
-    return tuple(names)
-
-
 def _draw_parameter(
     module: nn.Module, name: str, old: nn.Parameter, draw: Draw, label: str, dtype: torch.dtype
 ) -> torch.Tensor:

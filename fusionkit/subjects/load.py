@@ -29,7 +29,8 @@ from fusionkit.subjects.build import (
     seeded,
 )
 from fusionkit.subjects.source_paths import is_installed
-from fusionkit.subjects.table import SIZES, SUBJECTS
+from fusionkit.subjects.spec import SIZES
+from fusionkit.subjects.table import SUBJECTS
 
 Factory = Callable[..., Any]
 

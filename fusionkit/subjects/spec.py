@@ -27,24 +27,29 @@ class SizeSpec:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectSpec:
-    """One row of the table.
+    """One row of the table. Pairs are values of the tiny and of the full size, see `at` and SizeSpec.
 
     `model` and `configuration` are `package:Class`; a model without a configuration class takes the values directly.
+    `sizes` and `same`: the values of `config` that differ between the sizes, and those that do not.
     `inputs` builds the keyword arguments of forward. `primitives`: those whose sites the counters count completely in
     this model; others have no independent count. `counters`: counters for functions of this model's library module.
     """
 
     name: str
     model: str
-    configuration: str | None
-    tiny: SizeSpec
-    full: SizeSpec
+    configuration: str | None = None
+    sizes: Mapping[str, tuple[Any, Any]]
+    same: Mapping[str, Any]
+    extent: Mapping[str, tuple[int, int]]
+    sources: tuple[str, str]
     inputs: InputBuilder
     primitives: tuple[str, ...]
     counters: tuple[SiteCounter, ...] = ()
 
     def at(self, size: str) -> SizeSpec:
         """The size named "tiny" or "full"."""
-        return self.full if size == "full" else self.tiny
+        index = SIZES.index(size)
+        config = {**self.same, **{key: pair[index] for key, pair in self.sizes.items()}}
+        return SizeSpec(config, {key: pair[index] for key, pair in self.extent.items()}, self.sources[index])

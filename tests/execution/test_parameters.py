@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusionkit.errors import MisuseError
-from fusionkit.execution.parameter_cell import fits
+from fusionkit.execution.parameter_cell import NotebookSpec, fits, read_spec
 from fusionkit.execution.parameters import (
-    NotebookSpec,
     Parameters,
     apply_overrides,
     check_names,
     for_notebook,
     load_parameters,
-    read_spec,
 )
 
 CELL = """\

@@ -14,11 +14,10 @@ import torch
 from fusionkit.errors import MisuseError, RunBrokenError
 from fusionkit.profile.collect import collect_cpu_profile
 from fusionkit.profile.copies import analyze_copies
-from fusionkit.profile.cpu_types import cpu_op_type
 from fusionkit.profile.diff import diff_profiles
 from fusionkit.profile.hit import check_kernel_hit
 from fusionkit.profile.kernel_records import Profile
-from fusionkit.profile.op_traits import op_role
+from fusionkit.profile.op_traits import cpu_op_type, op_role
 from fusionkit.profile.profile_file import load_profile
 from fusionkit.verdict import Verdict
 

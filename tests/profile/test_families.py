@@ -6,7 +6,6 @@ import pytest
 from made_profiles import cpu, record
 
 from fusionkit.fusions import FUSIONS
-from fusionkit.profile.cpu_types import CPU_OP_TYPES
 from fusionkit.profile.families import (
     FAMILY_RULES,
     family_of,
@@ -16,6 +15,7 @@ from fusionkit.profile.families import (
     op_type_of_name,
     stem,
 )
+from fusionkit.profile.op_traits import CPU_OP_TYPES
 
 FUSED_OPS = [op for row in FUSIONS for op in row.ops]
 

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import MisuseError
 from fusionkit.subjects.build import Subject, build_subject, import_class
-from fusionkit.subjects.draw import Draw, draw_parameters, neutral_parameters
+from fusionkit.subjects.draw import Draw, draw_parameters
 from fusionkit.subjects.table import SUBJECTS
 
 Load = Callable[..., Subject]
@@ -50,6 +50,12 @@ def test_lower_precision_is_the_rounding_of_the_same_draw(name: str, subject: Lo
     for key, value in subject(name).kwargs.items():
         if isinstance(value, torch.Tensor):
             assert torch.equal(subject(name, "float32").kwargs[key].to(value.dtype), value), key
+
+
+def neutral_parameters(model: nn.Module) -> tuple[str, ...]:
+    """Names of the parameters that are all zero or all one, whose loss would not be detected."""
+    named = model.named_parameters()
+    return tuple(name for name, value in named if any(bool((value == one).all()) for one in (0, 1)))
 
 
 @pytest.mark.parametrize("name", NAMES)

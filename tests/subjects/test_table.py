@@ -12,8 +12,8 @@ import torch
 
 from fusionkit.subjects.build import import_class
 from fusionkit.subjects.site_counts import primitives
-from fusionkit.subjects.spec import SubjectSpec
-from fusionkit.subjects.table import SIZES, SUBJECTS
+from fusionkit.subjects.spec import SIZES, SubjectSpec
+from fusionkit.subjects.table import SUBJECTS
 
 # Published depths, and how many parameters the full model has, in units of 1e7.
 FULL = {
@@ -39,8 +39,8 @@ FULL = {
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_full_model_has_its_published_depth_and_size(name: str) -> None:
     depths, size = FULL[name]
-    assert {key: SUBJECTS[name].full.config[key] for key in depths} == depths
-    model = on_meta(SUBJECTS[name], SUBJECTS[name].full.config)
+    assert {key: SUBJECTS[name].at("full").config[key] for key in depths} == depths
+    model = on_meta(SUBJECTS[name], SUBJECTS[name].at("full").config)
     assert round(sum(value.numel() for value in model.parameters()) / 1e7) == size
 
 
@@ -60,12 +60,13 @@ def on_meta(spec: SubjectSpec, config: Mapping[str, Any]) -> torch.nn.Module:
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_tiny_and_full_say_the_same_things(name: str) -> None:
     spec = SUBJECTS[name]
-    assert set(spec.tiny.config) == set(spec.full.config)
-    assert set(spec.tiny.extent) == set(spec.full.extent)
-    assert spec.tiny.source != spec.full.source
-    for key, value in spec.full.config.items():
+    tiny, full = spec.at("tiny"), spec.at("full")
+    assert set(tiny.config) == set(full.config)
+    assert set(tiny.extent) == set(full.extent)
+    assert tiny.source != full.source
+    for key, value in full.config.items():
         if not isinstance(value, int) or isinstance(value, bool):
-            assert kind_of(key, spec.tiny.config[key]) == kind_of(key, value), key
+            assert kind_of(key, tiny.config[key]) == kind_of(key, value), key
 
 
 def kind_of(key: str, value: Any) -> Any:
@@ -202,13 +203,15 @@ TRAITS: dict[str, Callable[[Config], Any]] = {
 @pytest.mark.parametrize("trait", TRAITS)
 def test_a_tiny_size_has_the_traits_of_the_full_one(trait: str) -> None:
     of = TRAITS[trait]
-    different = [name for name, spec in SUBJECTS.items() if of(spec.tiny.config) != of(spec.full.config)]
+    different = [
+        name for name, spec in SUBJECTS.items() if of(spec.at("tiny").config) != of(spec.at("full").config)
+    ]
     assert different == []
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_windows_are_shorter_than_the_input(size: str) -> None:
-    windowed = [spec.at(size) for spec in SUBJECTS.values() if "sliding_window" in spec.full.config]
+    windowed = [spec.at(size) for spec in SUBJECTS.values() if "sliding_window" in spec.at("full").config]
     assert windowed
     assert all(at.config["sliding_window"] < at.extent["text"] for at in windowed)
 

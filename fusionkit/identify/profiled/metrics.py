@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusionkit.profile.csv_rows import read_rows
+from fusionkit.profile.csv_rows import align, read_rows
 from fusionkit.profile.dialects import read_header
 from fusionkit.profile.profile_file import find_profile
-from fusionkit.profile.ragged_rows import align
 
 # Ratio -> its columns in the dialects of kernel_details.csv; the first that is there counts.
 COLUMNS: dict[str, tuple[str, ...]] = {
