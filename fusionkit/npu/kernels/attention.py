@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.attention_layouts import attention_shape
+from fusionkit.npu.attention_constraints import attention_shape
 from fusionkit.npu.kernels.attention_heads import (
     check_ends,
     from_heads,

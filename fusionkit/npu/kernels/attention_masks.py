@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.attention_layouts import TEMPLATE_MODES
+from fusionkit.npu.attention_constraints import TEMPLATE_MODES
 
 Tensor = torch.Tensor
 

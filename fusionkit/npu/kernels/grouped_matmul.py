@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.grouped_layouts import grouped_axis
+from fusionkit.npu.grouped_constraints import grouped_axis
 from fusionkit.npu.kernels.op_kernel import OpKernel, no_backward
 
 Tensor = torch.Tensor
