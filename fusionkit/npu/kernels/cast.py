@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel
 
 Tensor = torch.Tensor
 
@@ -26,7 +26,7 @@ def _fake_dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _fake_dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.empty(grad.shape, dtype=dtype, device=grad.device)
+    return _fake_dtype_cast(grad, dtype)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -39,10 +39,5 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
 
 KERNELS = (
     OpKernel("_npu_dtype_cast", dtype_cast, _fake_dtype_cast, Autograd(_save, _backward)),
-    OpKernel(
-        "_npu_dtype_cast_backward",
-        dtype_cast_backward,
-        _fake_dtype_cast_backward,
-        no_backward("_npu_dtype_cast_backward", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("_npu_dtype_cast_backward", dtype_cast_backward, _fake_dtype_cast_backward),
 )
