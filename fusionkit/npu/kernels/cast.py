@@ -13,20 +13,11 @@ Tensor = torch.Tensor
 
 def dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
     """A new contiguous tensor, even if the dtype does not change."""
-    return torch.empty(input.shape, dtype=dtype, device=input.device).copy_(input)
+    return _fake(input, dtype).copy_(input)
 
 
-def dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    """grad in dtype, the dtype of the forward's input."""
-    return dtype_cast(grad, dtype)
-
-
-def _fake_dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
+def _fake(input: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.empty(input.shape, dtype=dtype, device=input.device)
-
-
-def _fake_dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    return _fake_dtype_cast(grad, dtype)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -38,6 +29,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
 
 
 KERNELS = (
-    OpKernel("_npu_dtype_cast", dtype_cast, _fake_dtype_cast, Autograd(_save, _backward)),
-    OpKernel("_npu_dtype_cast_backward", dtype_cast_backward, _fake_dtype_cast_backward),
+    OpKernel("_npu_dtype_cast", dtype_cast, _fake, Autograd(_save, _backward)),
+    OpKernel(  # the cast of grad to the dtype of the forward's input
+        "_npu_dtype_cast_backward",
+        lambda grad, dtype: dtype_cast(grad, dtype),
+        lambda grad, dtype: _fake(grad, dtype),
+    ),
 )
