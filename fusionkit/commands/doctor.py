@@ -16,7 +16,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from fusionkit.npu.doctor import target_states, try_target
-    from fusionkit.npu.dry.cache import cache_bytes, cache_root, clear_cache
+    from fusionkit.npu.dry.cache import cache_bytes, clear_cache
+    from fusionkit.npu.dry.cache_folder import cache_root
 
     if arguments.clear_cache:
         clear_cache()

@@ -7,7 +7,9 @@ import torch
 from fusionkit.npu.constraint_checks import (
     FLOATS,
     Row,
+    Sizes,
     broadcasts_to,
+    cited,
     contiguous,
     dim_in_range,
     dtype_in,
@@ -19,112 +21,79 @@ from fusionkit.npu.constraint_checks import (
     rank_between,
     same_dtype,
     same_shape,
-    sizes_in,
+    shapes,
 )
 
 _SWIGLU = "op-plugin docs npu_swiglu"
-_ACL_SWIGLU = "ops-nn docs aclnnSwiGlu"
-_ACL_SWIGLU_GRAD = "ops-nn docs aclnnSwiGluGrad"
-_GELU = "op-plugin docs npu_gelu"
-_ACL_GELU_GRAD = "ops-nn docs aclnnGeluBackwardV2"
-_META_GELU_GRAD = "torch_npu 2.13 meta kernel of npu_gelu_backward"
-_FAST_GELU = "op-plugin docs npu_fast_gelu"
-_ACL_FAST_GELU_GRAD = "ops-nn docs aclnnFastGeluBackward"
-_ACL_GEGLU = "ops-nn docs aclnnGeGluV3"
-_ACL_GEGLU_GRAD = "ops-nn docs aclnnGeGluV3Backward"
 _SOFTMAX = "op-plugin docs npu_scaled_masked_softmax"
 _ACL_SOFTMAX = "ops-nn docs aclnnScaledMaskedSoftmax"
-_ACL_SOFTMAX_GRAD = "ops-nn docs aclnnScaledMaskedSoftmaxBackward"
-_APPROXIMATE = "must be 'none' or 'tanh'"
-_FORM_NUMBER = "must be 0 (erf) or 1 (tanh)"
-_EVEN = "must have an even size along dim"
-_DIM = "must be in [-rank, rank - 1] of input"
-_BOOL = "must be bool"
-_BROADCAST_MASK = "must broadcast against x without enlarging it"
 
-_FLOAT = "must be float16, bfloat16 or float32"
-_TENSOR = "must be a tensor, never None"
+_APPROXIMATE = one_of("approximate", "none", "tanh")
+_FORM_NUMBER = one_of("approximate", 0, 1, text="must be 0 (erf) or 1 (tanh)")
+_FLOAT_INPUT = dtype_in("input", *FLOATS)
+_RANK_TO_8 = rank_between("input", 0, 8)
+_RANK_1_TO_8 = rank_between("input", 1, 8)
+_HALVES = (dim_in_range("dim", "input"), even_size("input", "dim"))
+_HALVED_GRADIENT = halved_shape("grad_output", "input", "dim")
+_BOOL_MASK = dtype_in("mask", torch.bool)
+_NO_FIXED_MASK = one_of("fixed_triu_mask", False)
+
+
+def _blocks_of_32(shape: Sizes) -> bool:
+    return len(shape) < 2 or all(
+        size is None or (32 <= size <= 4096 and size % 32 == 0) for size in shape[-2:]
+    )
+
 
 ACTIVATION_ROWS: dict[str, tuple[Row, ...]] = {
     "npu_swiglu": (
-        ("input", _FLOAT, _SWIGLU, dtype_in("input", FLOATS)),
-        ("input", "must have 1 to 8 dimensions", _SWIGLU, rank_between("input", 1, 8)),
-        ("dim", _DIM, _SWIGLU, dim_in_range("dim", "input")),
-        ("input", _EVEN, _SWIGLU, even_size("input", "dim")),
-        ("input", "must be contiguous", _ACL_SWIGLU, contiguous("input")),
-        ("input", "must not be empty", _SWIGLU, not_empty("input")),
+        *cited(_SWIGLU, _FLOAT_INPUT, _RANK_1_TO_8, *_HALVES),
+        *cited("ops-nn docs aclnnSwiGlu", contiguous("input")),
+        *cited(_SWIGLU, not_empty("input")),
     ),
-    "npu_swiglu_backward": (
-        ("dim", _DIM, _ACL_SWIGLU_GRAD, dim_in_range("dim", "input")),
-        ("input", _EVEN, _ACL_SWIGLU_GRAD, even_size("input", "dim")),
-        (
-            "grad_output",
-            "must have the shape of input, halved along dim",
-            _ACL_SWIGLU_GRAD,
-            halved_shape("grad_output", "input", "dim"),
-        ),
-        ("grad_output", "must have the dtype of input", _ACL_SWIGLU_GRAD, same_dtype("grad_output", "input")),
+    "npu_swiglu_backward": cited(
+        "ops-nn docs aclnnSwiGluGrad", *_HALVES, _HALVED_GRADIENT, same_dtype("grad_output", "input")
     ),
-    "npu_gelu": (
-        ("input", _TENSOR, _GELU, present("input")),
-        ("input", _FLOAT, _GELU, dtype_in("input", FLOATS)),
-        ("input", "must have at most 8 dimensions", _GELU, rank_between("input", 0, 8)),
-        ("approximate", _APPROXIMATE, _GELU, one_of("approximate", ("none", "tanh"))),
-    ),
+    "npu_gelu": cited("op-plugin docs npu_gelu", present("input"), _FLOAT_INPUT, _RANK_TO_8, _APPROXIMATE),
     "npu_gelu_backward": (
-        ("input", _FLOAT, _ACL_GELU_GRAD, dtype_in("input", FLOATS)),
-        ("grad_output", "must have the shape of input", _META_GELU_GRAD, same_shape("grad_output", "input")),
-        ("approximate", _APPROXIMATE, _ACL_GELU_GRAD, one_of("approximate", ("none", "tanh"))),
+        *cited("ops-nn docs aclnnGeluBackwardV2", _FLOAT_INPUT),
+        *cited("torch_npu 2.13 meta kernel of npu_gelu_backward", same_shape("grad_output", "input")),
+        *cited("ops-nn docs aclnnGeluBackwardV2", _APPROXIMATE),
     ),
-    "npu_fast_gelu": (
-        ("input", _TENSOR, _FAST_GELU, present("input")),
-        ("input", _FLOAT, _FAST_GELU, dtype_in("input", FLOATS)),
-        ("input", "must have at most 8 dimensions", _FAST_GELU, rank_between("input", 0, 8)),
+    "npu_fast_gelu": cited("op-plugin docs npu_fast_gelu", present("input"), _FLOAT_INPUT, _RANK_TO_8),
+    "npu_fast_gelu_backward": cited(
+        "ops-nn docs aclnnFastGeluBackward",
+        _FLOAT_INPUT,
+        same_shape("grad", "input"),
+        same_dtype("grad", "input"),
     ),
-    "npu_fast_gelu_backward": (
-        ("input", _FLOAT, _ACL_FAST_GELU_GRAD, dtype_in("input", FLOATS)),
-        ("grad", "must have the shape of input", _ACL_FAST_GELU_GRAD, same_shape("grad", "input")),
-        ("grad", "must have the dtype of input", _ACL_FAST_GELU_GRAD, same_dtype("grad", "input")),
-    ),
-    "npu_geglu": (
-        ("input", _FLOAT, _ACL_GEGLU, dtype_in("input", FLOATS)),
-        ("input", "must have 1 to 8 dimensions", _ACL_GEGLU, rank_between("input", 1, 8)),
-        ("dim", _DIM, _ACL_GEGLU, dim_in_range("dim", "input")),
-        ("input", _EVEN, _ACL_GEGLU, even_size("input", "dim")),
-        ("approximate", _FORM_NUMBER, _ACL_GEGLU, one_of("approximate", (0, 1))),
-    ),
-    "npu_geglu_grad": (
-        ("input", _FLOAT, _ACL_GEGLU_GRAD, dtype_in("input", FLOATS)),
-        ("dim", _DIM, _ACL_GEGLU_GRAD, dim_in_range("dim", "input")),
-        ("input", _EVEN, _ACL_GEGLU_GRAD, even_size("input", "dim")),
-        (
-            "grad_output",
-            "must have the shape of input, halved along dim",
-            _ACL_GEGLU_GRAD,
-            halved_shape("grad_output", "input", "dim"),
-        ),
-        ("gelu", "must have the shape of grad_output", _ACL_GEGLU_GRAD, same_shape("gelu", "grad_output")),
-        ("gelu", "must have the dtype of input", _ACL_GEGLU_GRAD, same_dtype("gelu", "input")),
-        ("approximate", _FORM_NUMBER, _ACL_GEGLU_GRAD, one_of("approximate", (0, 1))),
+    "npu_geglu": cited("ops-nn docs aclnnGeGluV3", _FLOAT_INPUT, _RANK_1_TO_8, *_HALVES, _FORM_NUMBER),
+    "npu_geglu_grad": cited(
+        "ops-nn docs aclnnGeGluV3Backward",
+        _FLOAT_INPUT,
+        *_HALVES,
+        _HALVED_GRADIENT,
+        same_shape("gelu", "grad_output"),
+        same_dtype("gelu", "input"),
+        _FORM_NUMBER,
     ),
     "npu_scaled_masked_softmax": (
-        ("x", _FLOAT, _SOFTMAX, dtype_in("x", FLOATS)),
-        ("x", "must have 4 dimensions", _ACL_SOFTMAX, rank_between("x", 4, 4)),
-        (
-            "x",
-            "must have last two sizes of 32 to 4096, each a multiple of 32",
+        *cited(_SOFTMAX, dtype_in("x", *FLOATS)),
+        *cited(_ACL_SOFTMAX, rank_between("x", 4, 4)),
+        *cited(
             _SOFTMAX,
-            sizes_in("x", 2, lambda size: 32 <= size <= 4096 and size % 32 == 0),
+            shapes("must have last two sizes of 32 to 4096, each a multiple of 32", _blocks_of_32, "x"),
+            _BOOL_MASK,
+            broadcasts_to("mask", "x"),
+            _NO_FIXED_MASK,
         ),
-        ("mask", _BOOL, _SOFTMAX, dtype_in("mask", (torch.bool,))),
-        ("mask", _BROADCAST_MASK, _SOFTMAX, broadcasts_to("mask", "x")),
-        ("fixed_triu_mask", "must be False", _SOFTMAX, one_of("fixed_triu_mask", (False,))),
     ),
-    "npu_scaled_masked_softmax_backward": (
-        ("y", _FLOAT, _ACL_SOFTMAX_GRAD, dtype_in("y", FLOATS)),
-        ("y_grad", "must have the shape of y", _ACL_SOFTMAX_GRAD, same_shape("y_grad", "y")),
-        ("y_grad", "must have the dtype of y", _ACL_SOFTMAX_GRAD, same_dtype("y_grad", "y")),
-        ("mask", _BOOL, _ACL_SOFTMAX_GRAD, dtype_in("mask", (torch.bool,))),
-        ("fixed_triu_mask", "must be False", _ACL_SOFTMAX_GRAD, one_of("fixed_triu_mask", (False,))),
+    "npu_scaled_masked_softmax_backward": cited(
+        f"{_ACL_SOFTMAX}Backward",
+        dtype_in("y", *FLOATS),
+        same_shape("y_grad", "y"),
+        same_dtype("y_grad", "y"),
+        _BOOL_MASK,
+        _NO_FIXED_MASK,
     ),
 }

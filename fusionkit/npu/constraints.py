@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.npu.activation_constraints import ACTIVATION_ROWS
@@ -18,13 +20,12 @@ from fusionkit.npu.constraint_checks import (
     FLOATS,
     Check,
     Row,
-    at_least,
     broadcasts_to,
+    cited,
     dtype_in,
-    last_size,
     leading_shape,
     not_empty,
-    one_of,
+    number,
     present,
     rank_between,
     same_dtype,
@@ -34,15 +35,7 @@ from fusionkit.npu.constraint_checks import (
 )
 from fusionkit.npu.grouped_constraints import GROUPED_ROWS
 from fusionkit.npu.moe_constraints import MOE_ROWS
-from fusionkit.npu.rotary_layouts import (
-    R1_FORMS,
-    full_width,
-    gradient_counts,
-    half_counts,
-    interleave_counts,
-    permitted_form,
-    rotate_matrix,
-)
+from fusionkit.npu.rotary_constraints import ROTARY_ROWS
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, bind
 
 
@@ -72,109 +65,57 @@ class Violation(Result):
 
 
 _RMS = "op-plugin docs npu_rms_norm"
-_ACL_RMS = "ops-nn docs aclnnRmsNorm"
-_ACL_RMS_GRAD = "ops-nn docs aclnnRmsNormGrad"
-_ACL_ADD_RMS = "ops-nn docs aclnnAddRmsNorm"
-_ROTARY = "op-plugin docs npu_rotary_mul"
 _CAST = "ops-math docs aclnnCast"
-_KIT = "fusionkit"
+_GAMMA = (same_dtype_or_float32("gamma", "input"), trailing_shape("gamma", "input"))
 
-_FLOAT = "must be float16, bfloat16 or float32"
-_TENSOR = "must be a tensor, never None"
-_GAMMA_DTYPE = "must have the dtype of input, or float32 with a float16 or bfloat16 input"
-_MODE = "must be 'half' or 'interleave'"
-_FORM = (
-    "must have a form that the op broadcasts (half: 11SD B1SD BNSD, 1S1D BS1D BSND, S11D SB1D SBND, T1D TND;"
-    " interleave: 11SD, 1S1D, S11D, T1D)"
-)
-
-# op -> rows of (argument, rule, source, check)
+# op -> rows of (source, rule)
 _TABLE: dict[str, tuple[Row, ...]] = {
     "npu_rms_norm": (
-        ("input", _FLOAT, _RMS, dtype_in("input", FLOATS)),
-        ("input", "must have 2 to 8 dimensions", _RMS, rank_between("input", 2, 8)),
-        ("gamma", _TENSOR, _ACL_RMS, present("gamma")),
-        ("gamma", _GAMMA_DTYPE, _ACL_RMS, same_dtype_or_float32("gamma", "input")),
-        (
-            "gamma",
-            "must have the shape of input's last dimensions",
-            _ACL_RMS,
-            trailing_shape("gamma", "input"),
-        ),
-        ("gamma", "must not be empty", _ACL_RMS, not_empty("gamma")),
+        *cited(_RMS, dtype_in("input", *FLOATS), rank_between("input", 2, 8)),
+        *cited("ops-nn docs aclnnRmsNorm", present("gamma"), *_GAMMA, not_empty("gamma")),
     ),
-    "npu_rms_norm_backward": (
-        ("input", _FLOAT, _ACL_RMS_GRAD, dtype_in("input", FLOATS)),
-        ("dy", "must have the shape of input", _ACL_RMS_GRAD, same_shape("dy", "input")),
-        ("dy", "must have the dtype of input", _ACL_RMS_GRAD, same_dtype("dy", "input")),
-        ("gamma", _GAMMA_DTYPE, _ACL_RMS_GRAD, same_dtype_or_float32("gamma", "input")),
-        (
-            "gamma",
-            "must have the shape of input's last dimensions",
-            _ACL_RMS_GRAD,
-            trailing_shape("gamma", "input"),
-        ),
-        ("rstd", "must be float32", _ACL_RMS_GRAD, dtype_in("rstd", FLOATS[-1:])),
-        (
-            "rstd",
-            "must have input's leading dimensions",
-            _ACL_RMS_GRAD,
-            leading_shape("rstd", "input", "gamma"),
-        ),
+    "npu_rms_norm_backward": cited(
+        "ops-nn docs aclnnRmsNormGrad",
+        dtype_in("input", *FLOATS),
+        same_shape("dy", "input"),
+        same_dtype("dy", "input"),
+        *_GAMMA,
+        dtype_in("rstd", torch.float32),
+        leading_shape("rstd", "input", "gamma"),
     ),
-    "npu_add_rms_norm": (
-        ("x1", _FLOAT, _ACL_ADD_RMS, dtype_in("x1", FLOATS)),
-        ("x1", "must have 1 to 8 dimensions", _ACL_ADD_RMS, rank_between("x1", 1, 8)),
-        ("x2", "must have the shape of x1", _ACL_ADD_RMS, same_shape("x2", "x1")),
-        ("x2", "must have the dtype of x1", _ACL_ADD_RMS, same_dtype("x2", "x1")),
-        ("gamma", _TENSOR, _ACL_ADD_RMS, present("gamma")),
-        ("gamma", "must have the dtype of x1", _ACL_ADD_RMS, same_dtype("gamma", "x1")),
-        ("gamma", "must have the shape of x1's last dimensions", _ACL_ADD_RMS, trailing_shape("gamma", "x1")),
-        ("epsilon", "must be 0 or more", _ACL_ADD_RMS, at_least("epsilon", 0.0)),
+    "npu_add_rms_norm": cited(
+        "ops-nn docs aclnnAddRmsNorm",
+        dtype_in("x1", *FLOATS),
+        rank_between("x1", 1, 8),
+        same_shape("x2", "x1"),
+        same_dtype("x2", "x1"),
+        present("gamma"),
+        same_dtype("gamma", "x1"),
+        trailing_shape("gamma", "x1"),
+        number("epsilon", "must be 0 or more", lambda value: value >= 0),
     ),
-    "npu_rotary_mul": (
-        ("input", _FLOAT, _ROTARY, dtype_in("input", FLOATS)),
-        ("input", "must have 3 or 4 dimensions", _ROTARY, rank_between("input", 3, 4)),
-        ("input", "must have an even head size D", _ROTARY, last_size("input", lambda size: size % 2 == 0)),
-        ("input", "must have a head size D below 896", _ROTARY, last_size("input", lambda size: size < 896)),
-        ("input", "must have B < 1000 and N < 1000 (half)", _ROTARY, half_counts),
-        ("input", "must have B*N < 1000 (interleave)", _ROTARY, interleave_counts),
-        ("r1", _FLOAT, _ROTARY, dtype_in("r1", FLOATS)),
-        ("r1", "must have the rank and the full head size D of input", _ROTARY, full_width),
-        ("r1", _FORM, _ROTARY, permitted_form),
-        ("r1", "must leave B*N <= 1024 where r1 or r2 needs a gradient (half)", _ROTARY, gradient_counts),
-        ("r2", _FLOAT, _ROTARY, dtype_in("r2", FLOATS)),
-        ("r2", "must have the shape of r1", _ROTARY, same_shape("r2", "r1")),
-        ("rotary_mode", _MODE, _ROTARY, one_of("rotary_mode", tuple(R1_FORMS))),
-        ("rotate", _FLOAT, _ROTARY, dtype_in("rotate", FLOATS)),
-        ("rotate", "must be a [D, D] matrix", _ROTARY, rotate_matrix),
-    ),
-    "npu_rotary_mul_backward": (
-        ("grad", "must have the shape of input", _ROTARY, same_shape("grad", "input")),
-        ("r1", _FORM, _ROTARY, permitted_form),
-        ("r2", "must have the shape of r1", _ROTARY, same_shape("r2", "r1")),
-        ("rotary_mode", _MODE, _ROTARY, one_of("rotary_mode", tuple(R1_FORMS))),
-    ),
+    **ROTARY_ROWS,
     **ACTIVATION_ROWS,
-    "_npu_dtype_cast": (("input", "must have at most 8 dimensions", _CAST, rank_between("input", 0, 8)),),
-    "_npu_dtype_cast_backward": (
-        ("grad", "must have at most 8 dimensions", _CAST, rank_between("grad", 0, 8)),
-    ),
+    "_npu_dtype_cast": cited(_CAST, rank_between("input", 0, 8)),
+    "_npu_dtype_cast_backward": cited(_CAST, rank_between("grad", 0, 8)),
     **ATTENTION_ROWS,
     **GROUPED_ROWS,
     **MOE_ROWS,
-    "layer_norm_scale_shift": (
-        ("x", _FLOAT, _KIT, dtype_in("x", FLOATS)),
-        ("x", "must have 1 to 8 dimensions", _KIT, rank_between("x", 1, 8)),
-        ("scale", _FLOAT, _KIT, dtype_in("scale", FLOATS)),
-        ("scale", "must broadcast against x without enlarging it", _KIT, broadcasts_to("scale", "x")),
-        ("shift", _FLOAT, _KIT, dtype_in("shift", FLOATS)),
-        ("shift", "must broadcast against x without enlarging it", _KIT, broadcasts_to("shift", "x")),
+    "layer_norm_scale_shift": cited(
+        "fusionkit",
+        dtype_in("x", *FLOATS),
+        rank_between("x", 1, 8),
+        dtype_in("scale", *FLOATS),
+        broadcasts_to("scale", "x"),
+        dtype_in("shift", *FLOATS),
+        broadcasts_to("shift", "x"),
     ),
 }
 
 CONSTRAINTS: tuple[Constraint, ...] = tuple(
-    Constraint(op, *row) for op, rows in _TABLE.items() for row in rows
+    Constraint(op, rule.argument, rule.text, source, rule.check)
+    for op, rows in _TABLE.items()
+    for source, rule in rows
 )
 
 

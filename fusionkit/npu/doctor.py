@@ -11,7 +11,8 @@ import torch
 
 from fusionkit.encoding import Result
 from fusionkit.errors import FusionKitError
-from fusionkit.npu.dry.cache import NAMED_WHEEL, is_set_up, soc_name
+from fusionkit.npu.dry.cache import is_set_up, soc_name
+from fusionkit.npu.dry.wheel import NAMED_WHEEL
 from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.target import TARGETS, Tell, use_target
 from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu

@@ -11,7 +11,6 @@ import torch
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.constraints import require
-from fusionkit.npu.gradients import register_gradients
 from fusionkit.npu.kernels import (
     activation,
     attention,
@@ -24,7 +23,7 @@ from fusionkit.npu.kernels import (
     norm,
     rotary,
 )
-from fusionkit.npu.kernels.op_kernel import OpKernel
+from fusionkit.npu.kernels.op_kernel import OpKernel, register_gradients
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS, SEEDED, bind, parsed_schema
 
 NPU_KERNELS: tuple[OpKernel, ...] = (
@@ -48,7 +47,14 @@ def define_cpu_ops() -> list[Any]:
 
     Raises MisuseError, with nothing defined, if one of the npu:: ops exists already.
     """
-    refuse_defined_ops()
+    defined = sorted(name for name in SCHEMAS if _is_defined(name))
+    if defined:
+        imported = sys.modules.get("torch_npu") is not None
+        owner = "torch_npu was imported" if imported else "another package defined it"
+        raise MisuseError(
+            f"target cpu: npu::{defined[0]} exists already in this process ({owner});"
+            " start a new process and choose the target before anything else"
+        )
     libraries: list[Any] = []
     try:
         libraries.append(_define("npu", SCHEMAS, NPU_KERNELS, ["CPU"]))
@@ -70,7 +76,7 @@ def add_cpu_kernels() -> list[Any]:
     library: Any = _new_library("npu", "IMPL")
     for kernel in NPU_KERNELS:
         name = f"npu::{kernel.op}"
-        if not is_defined(kernel.op) or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"):
+        if not _is_defined(kernel.op) or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"):
             continue
         library.impl(kernel.op, _checked(kernel), "CPU")
     return [library]
@@ -81,22 +87,7 @@ def define_kit_ops() -> list[Any]:
     return [_define("fusionkit", KIT_SCHEMAS, KIT_KERNELS, ["CPU", "PrivateUse1"])]
 
 
-def refuse_defined_ops() -> None:
-    """Raise MisuseError if torch_npu or another package has defined one of the ops in this process."""
-    defined = sorted(name for name in SCHEMAS if is_defined(name))
-    if defined:
-        owner = (
-            "torch_npu was imported"
-            if sys.modules.get("torch_npu") is not None
-            else "another package defined it"
-        )
-        raise MisuseError(
-            f"target cpu: npu::{defined[0]} exists already in this process ({owner});"
-            " start a new process and choose the target before anything else"
-        )
-
-
-def is_defined(op: str) -> bool:
+def _is_defined(op: str) -> bool:
     """Whether npu:: has op, a name with optional overload (`op.overload`)."""
     packet, _, overload = op.partition(".")
     return hasattr(getattr(torch.ops.npu, packet, None), overload or "default")

@@ -27,7 +27,7 @@ def refuse_late_activation(target: str, *, torch_npu_may_be_there: bool = False)
     imported = sys.modules.get(PACKAGE) is not None
     if torch_npu_may_be_there and imported:
         return
-    early = _early_library()
+    early = next((name for name in _NPU_TESTS if name in sys.modules), None)
     if early:
         raise MisuseError(
             f"target {target}: {early} was imported before it and has decided that there is no NPU;"
@@ -71,10 +71,6 @@ def _sees_npu(module: types.ModuleType, function: str) -> bool:
         return bool(getattr(module, function)())
     except ImportError:  # it goes on to import torch_npu, since it has seen it before
         return True
-
-
-def _early_library() -> str | None:
-    return next((name for name in _NPU_TESTS if name in sys.modules), None)
 
 
 def _torch_npu_is_imported(target: str) -> MisuseError:

@@ -42,7 +42,8 @@ def use_target(name: str, *, tell: Tell = lambda _: None) -> TorchNpu:
     the same facade. `tell` is called before each slow step. Raises MisuseError for an unknown or unavailable target,
     for a second target in one process, and for activation after such an import.
     """
-    _check_name(name)
+    if name not in TARGETS:
+        raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
     if _active:
         if _active[0].name == name:
             return _active[0].facade
@@ -76,11 +77,6 @@ def shows_values(target: str | None) -> bool:
     return (target or "cpu") in WITH_VALUES
 
 
-def _check_name(name: str) -> None:
-    if name not in TARGETS:
-        raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
-
-
 def _activate_cpu(_tell: Tell) -> _Active:
     hide_torch_npu()
     try:
@@ -92,11 +88,11 @@ def _activate_cpu(_tell: Tell) -> _Active:
 
 
 def _activate_dry(tell: Tell) -> _Active:
-    from fusionkit.npu.dry.activate import activate
+    from fusionkit.npu.dry.starting import activate
 
-    activated = activate(tell)
-    kept = (*activated.libraries, *add_cpu_kernels(), *define_kit_ops())
-    return _Active("npu-dry", TorchNpu(available=True, module=activated.module), kept)
+    module, libraries = activate(tell)
+    kept = (*libraries, *add_cpu_kernels(), *define_kit_ops())
+    return _Active("npu-dry", TorchNpu(available=True, module=module), kept)
 
 
 def _activate_npu(_tell: Tell) -> _Active:

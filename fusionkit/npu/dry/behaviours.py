@@ -9,7 +9,7 @@ device's. None launches a kernel, computes, or copies a value back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # ACL_ERROR_API_NOT_SUPPORT of acl/acl_base.h: what every other function answers. Not 207000, "feature not
 # supported": torch_npu's NPU_CHECK_ERROR (csrc/core/npu/NPUException.h) prints a warning for it and goes on.
@@ -39,108 +39,83 @@ class Behaviour:
         return f"{self.result} {name}({self.parameters}) {{ {self.body} }}"
 
 
-def _ok(why: str) -> Behaviour:
-    return Behaviour("int", "void", "return 0;", why)
+def _int(parameters: str, body: str, why: str) -> Behaviour:
+    return Behaviour("int", parameters, body, why)
 
 
-_HANDLE = Behaviour(
-    "int", "void **handle", "static int one; *handle = &one; return 0;", "a handle that nothing looks into"
-)
+def _each(names: str, behaviour: Behaviour) -> dict[str, Behaviour]:
+    return dict.fromkeys(names.split(), behaviour)
+
+
+def _ok(names: str, why: str) -> dict[str, Behaviour]:
+    return _each(names, _int("void", "return 0;", why))
 
 
 def _past(complete: int) -> Behaviour:
     body = f"*status = {complete}; return 0;"
-    return Behaviour("int", "void *event, int *status", body, "nothing was launched, so it is past")
+    return _int("void *event, int *status", body, "nothing was launched, so it is past")
 
 
-_ALLOCATE = Behaviour(
-    "int",
+_HANDLE = _int(
+    "void **handle", "static int one; *handle = &one; return 0;", "a handle that nothing looks into"
+)
+_FREE = _int("void *memory", "free(memory); return 0;", "memory goes back")
+_ALLOCATE = _int(
     "void **memory, size_t size",
     f"return posix_memalign(memory, 512, size ? size : 512) ? {OUT_OF_MEMORY} : 0;",
     "host memory stands for device memory",
 )
-_COPY_IN = (
+_COPY_IN = _int(
+    "void *target, size_t room, const void *source, size_t size, int kind",
     f"if (kind != 1) return {REFUSED}; if (size > room) return {REFUSED};"
-    " memcpy(target, source, size); return 0;"
+    " memcpy(target, source, size); return 0;",
+    "ACL_MEMCPY_HOST_TO_DEVICE only: a constant of the model goes in, nothing comes back",
 )
-_COPY_WHY = "ACL_MEMCPY_HOST_TO_DEVICE only: a constant of the model goes in, nothing comes back"
 
 BEHAVIOURS: Mapping[str, Behaviour] = {
     # start and end
-    "aclInit": _ok("start"),
-    "aclFinalize": _ok("end"),
-    "aclrtSetDevice": _ok("the one device is chosen"),
-    "aclrtResetDevice": _ok("end"),
-    "aclrtSetCurrentContext": _ok("the one context is chosen"),
-    "aclrtGetDeviceCount": Behaviour("int", "unsigned *count", "*count = 1; return 0;", "one device"),
-    "aclrtGetDevice": Behaviour("int", "int *device", "*device = 0; return 0;", "the one device"),
+    **_ok("aclInit", "start"),
+    **_ok("aclFinalize aclrtResetDevice", "end"),
+    **_ok("aclrtSetDevice", "the one device is chosen"),
+    **_ok("aclrtSetCurrentContext", "the one context is chosen"),
+    "aclrtGetDeviceCount": _int("unsigned *count", "*count = 1; return 0;", "one device"),
+    "aclrtGetDevice": _int("int *device", "*device = 0; return 0;", "the one device"),
     "aclrtGetSocName": Behaviour("const char *", "void", "return SOC_NAME;", "the setting"),
     "aclGetRecentErrMsg": Behaviour("const char *", "void", f'return "{REFUSAL}";', "why a call failed"),
-    "aclrtGetMemInfo": Behaviour(
-        "int",
-        "int kind, size_t *free, size_t *total",
-        "*free = *total = (size_t)64 << 30; return 0;",
-        "64 GiB",
+    "aclrtGetMemInfo": _int(
+        "int kind, size_t *free, size_t *total", "*free = *total = (size_t)64 << 30; return 0;", "64 GiB"
     ),
     # options that CANN stores and that are not read back here
-    "aclrtSetDeviceSatMode": _ok("an option"),
-    "aclSetCompileopt": _ok("an option"),
+    **_ok("aclrtSetDeviceSatMode aclSetCompileopt aclrtSetSysParamOpt aclrtCtxSetSysParamOpt", "an option"),
+    **_ok("aclrtSetOpExecuteTimeOut aclrtSetOpExecuteTimeOutV2 aclrtSetOpWaitTimeout", "an option"),
+    **_ok("aclrtSetStreamOverflowSwitch", "an option, of SoCs before Ascend910B"),
     "aclGetCompileoptSize": Behaviour(
         "size_t", "int option", "return 8;", "0 is taken for a failure at first use"
     ),
-    "aclGetCompileopt": Behaviour(
-        "int",
-        "int option, char *value, size_t size",
-        "if (size) *value = 0; return 0;",
-        "an option, empty",
+    "aclGetCompileopt": _int(
+        "int option, char *value, size_t size", "if (size) *value = 0; return 0;", "an option, empty"
     ),
-    "aclrtSetSysParamOpt": _ok("an option"),
-    "aclrtCtxSetSysParamOpt": _ok("an option"),
-    "aclrtGetSysParamOpt": Behaviour(
-        "int", "int option, int64_t *value", "*value = 0; return 0;", "an option, off"
-    ),
-    "aclrtSetStreamOverflowSwitch": _ok("an option, of SoCs before Ascend910B"),
-    "aclrtSetOpExecuteTimeOut": _ok("an option"),
-    "aclrtSetOpExecuteTimeOutV2": _ok("an option"),
-    "aclrtSetOpWaitTimeout": _ok("an option"),
+    "aclrtGetSysParamOpt": _int("int option, int64_t *value", "*value = 0; return 0;", "an option, off"),
     # handles
-    "aclrtGetCurrentContext": _HANDLE,
-    "aclrtCreateStream": _HANDLE,
-    "aclrtCreateStreamWithConfig": _HANDLE,
-    "aclrtCreateEventWithFlag": _HANDLE,
-    "aclrtCreateEventExWithFlag": _HANDLE,
-    "aclrtDestroyStream": _ok("a handle goes"),
-    "aclrtDestroyStreamForce": _ok("a handle goes"),
-    "aclrtDestroyEvent": _ok("a handle goes"),
+    **_each("aclrtGetCurrentContext aclrtCreateStream aclrtCreateStreamWithConfig", _HANDLE),
+    **_each("aclrtCreateEventWithFlag aclrtCreateEventExWithFlag", _HANDLE),
+    **_ok("aclrtDestroyStream aclrtDestroyStreamForce aclrtDestroyEvent", "a handle goes"),
     # nothing is launched, so events are complete when recorded, and waiting returns at once
-    "aclrtRecordEvent": _ok("past at once"),
-    "aclrtStreamWaitEvent": _ok("nothing to wait for"),
+    **_ok("aclrtRecordEvent", "past at once"),
     "aclrtQueryEventStatus": _past(1),  # ACL_EVENT_RECORDED_STATUS_COMPLETE
     "aclrtQueryEventWaitStatus": _past(0),  # ACL_EVENT_WAIT_STATUS_COMPLETE
-    "aclrtSynchronizeDevice": _ok("nothing to wait for"),
-    "aclrtSynchronizeDeviceWithTimeout": _ok("nothing to wait for"),
-    "aclrtSynchronizeStream": _ok("nothing to wait for"),
-    "aclrtSynchronizeStreamWithTimeout": _ok("nothing to wait for"),
-    "aclrtSynchronizeEvent": _ok("nothing to wait for"),
+    **_ok("aclrtStreamWaitEvent aclrtSynchronizeEvent", "nothing to wait for"),
+    **_ok("aclrtSynchronizeDevice aclrtSynchronizeDeviceWithTimeout", "nothing to wait for"),
+    **_ok("aclrtSynchronizeStream aclrtSynchronizeStreamWithTimeout", "nothing to wait for"),
     # memory
-    "aclrtMalloc": Behaviour(
-        "int", _ALLOCATE.parameters + ", int policy", _ALLOCATE.body, "host memory stands for device memory"
-    ),
-    "aclrtMallocAlign32": Behaviour(
-        "int", _ALLOCATE.parameters + ", int policy", _ALLOCATE.body, "host memory stands for device memory"
+    **_each(
+        "aclrtMalloc aclrtMallocAlign32",
+        replace(_ALLOCATE, parameters=f"{_ALLOCATE.parameters}, int policy"),
     ),
     "aclrtMallocHost": _ALLOCATE,
-    "aclrtFree": Behaviour("int", "void *memory", "free(memory); return 0;", "memory goes back"),
-    "aclrtFreeHost": Behaviour("int", "void *memory", "free(memory); return 0;", "memory goes back"),
-    "aclrtMemcpy": Behaviour(
-        "int", "void *target, size_t room, const void *source, size_t size, int kind", _COPY_IN, _COPY_WHY
-    ),
-    "aclrtMemcpyAsync": Behaviour(
-        "int",
-        "void *target, size_t room, const void *source, size_t size, int kind, void *stream",
-        _COPY_IN,
-        _COPY_WHY,
-    ),
+    **_each("aclrtFree aclrtFreeHost", _FREE),
+    "aclrtMemcpy": _COPY_IN,
+    "aclrtMemcpyAsync": replace(_COPY_IN, parameters=f"{_COPY_IN.parameters}, void *stream"),
     # an empty std::unordered_set<std::string> as libstdc++ lays it out (bits/hashtable.h, _Hashtable)
     CONFIGURATION_KEYS: Behaviour(
         "void *",
@@ -150,12 +125,12 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "the keys of a configuration that is never read",
     ),
     # functions that return a pointer fail by returning null
-    **{
-        name: Behaviour("void *", "void", "return 0;", "fails: no object")
-        for name in ("aclCreateTensorDesc", "aclCreateDataBuffer", "aclopCreateAttr")
-    },
-    **{
-        name: Behaviour("void", "void", "return;", "there is no object to take away")
-        for name in ("aclDestroyTensorDesc", "aclopDestroyAttr", "aclAppLog")
-    },
+    **_each(
+        "aclCreateTensorDesc aclCreateDataBuffer aclopCreateAttr",
+        Behaviour("void *", "void", "return 0;", "fails: no object"),
+    ),
+    **_each(
+        "aclDestroyTensorDesc aclopDestroyAttr aclAppLog",
+        Behaviour("void", "void", "return;", "there is no object to take away"),
+    ),
 }

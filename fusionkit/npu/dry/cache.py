@@ -20,29 +20,26 @@ import torch
 from filelock import FileLock
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.cache_folder import FOLDERS, PACKAGES
-from fusionkit.npu.dry.cache_folder import STANDINS as STANDINS
-from fusionkit.npu.dry.cache_folder import WHEELS as WHEELS
-from fusionkit.npu.dry.cache_folder import cache_root as cache_root
+from fusionkit.npu.dry.cache_folder import FOLDERS, PACKAGES, STANDINS, WHEELS, cache_root
 from fusionkit.npu.dry.standin import c_source, compile_standin, compiler, is_compiled
 from fusionkit.npu.dry.symbols import wanted_symbols
-from fusionkit.npu.dry.unpacked import is_whole_still
 from fusionkit.npu.dry.wheel import (
+    NAMED_WHEEL,
     cached_wheel,
     check_platform,
     check_wheel,
     fetch_wheel,
     fitting_wheels,
+    is_whole_still,
     unpack,
 )
 from fusionkit.npu.versions import PACKAGE, InstalledTorchNpu, fits, installed_torch_npu, refuse_untried_torch
 from fusionkit.store import sha256_file
 
 DEFAULT_SOC = "Ascend910B1"
-NAMED_WHEEL = "FUSIONKIT_TORCH_NPU_WHEEL"
 
 # The modules of this package that determine the compiled stand-in.
-_MAKERS = ("behaviours", "elf", "standin", "symbols")
+_MAKERS = ("behaviours", "standin", "symbols")
 
 Tell = Callable[[str], None]
 
@@ -172,16 +169,13 @@ def _make(final: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-_LOCK = ".lock"
-
-
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
     """Lock the cache for this process. Raises MisuseError if it cannot be written."""
     root = cache_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / _LOCK)
+        lock = FileLock(root / ".lock")
         lock.acquire()
     except OSError as error:
         raise MisuseError(

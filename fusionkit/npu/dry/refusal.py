@@ -21,29 +21,12 @@ from fusionkit.npu.dry.behaviours import REFUSAL
 KEY = "PrivateUse1"
 
 # Ops that allocate or view memory; none computes a value.
-ALLOWED = frozenset(
-    {
-        "aten::empty.memory_format",
-        "aten::empty_like",
-        "aten::empty_strided",
-        "aten::new_empty_strided",
-        "aten::as_strided",
-        "aten::squeeze",
-        "aten::squeeze.dim",
-        "aten::unsqueeze",
-        "aten::view",
-        "aten::view_as_complex",
-        "aten::view_as_real",
-        "aten::_reshape_alias",
-        "aten::unfold",
-        "aten::set_",
-        "aten::set_.source_Storage",
-        "aten::set_.source_Storage_storage_offset",
-        "aten::set_.source_Tensor",
-        "aten::is_pinned",
-        "aten::_pin_memory",
-    }
-)
+_ALLOCATING_OR_VIEWING = """
+    empty.memory_format empty_like empty_strided new_empty_strided as_strided squeeze squeeze.dim unsqueeze view
+    view_as_complex view_as_real _reshape_alias unfold set_ set_.source_Storage set_.source_Storage_storage_offset
+    set_.source_Tensor is_pinned _pin_memory
+"""
+ALLOWED = frozenset(f"aten::{op}" for op in _ALLOCATING_OR_VIEWING.split())
 
 _new_library: Any = torch.library.Library  # torch leaves its methods without types
 

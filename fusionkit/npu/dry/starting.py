@@ -1,4 +1,8 @@
-"""The start of torch_npu on the stand-in: load its libraries, import torch_npu, query the device."""
+"""Activation of npu-dry: prepare the cache, import torch_npu on the stand-in, refuse every computation.
+
+The first start of a stand-in happens in a child process, since incompatible libraries abort the process. Run as a
+module with PACKAGE_ROOT VERSION SOC LIBRARY..., this is the child.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,42 @@ import contextlib
 import ctypes
 import importlib
 import os
+import subprocess
 import sys
 import types
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.cache import Prepared, Tell
+from fusionkit.npu.dry.cache import Prepared, Tell, prepare
+from fusionkit.npu.dry.refusal import keep_no_constants, refuse_computation
+from fusionkit.npu.order import refuse_late_activation
+from fusionkit.processes import ending, module_command
+from fusionkit.store import write_json
+
+# Beside the compiled libraries, whose folder is specific to torch, torch_npu and SoC.
+_RECORD = "started.json"
+_STEP = "step: "
+_LONGEST_S = 900.0  # half a minute on an emulated machine
+
+
+def activate(tell: Tell) -> tuple[types.ModuleType, list[Any]]:
+    """The imported torch_npu, and the libraries that keep its kernels from computing.
+
+    Raises MisuseError if activation comes too late in this process, is not possible on this machine, or aborts the
+    child process of the first start.
+    """
+    refuse_late_activation("npu-dry")
+    prepared = prepare(tell)
+    try_first_start(prepared, tell)
+    with quiet():
+        module = start(prepared)
+    keep_no_constants()
+    return module, refuse_computation()
 
 
 def start(prepared: Prepared, on_step: Tell = lambda _: None) -> types.ModuleType:
@@ -65,3 +96,69 @@ def quiet() -> Iterator[None]:
             for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)
+
+
+def try_first_start(prepared: Prepared, tell: Tell = lambda _: None) -> None:
+    """Start `prepared` in a child process, unless it has started before.
+
+    Raises MisuseError with the child's signal or exit code, the last loaded library, and its last line of output.
+    """
+    record = prepared.libraries[0].parent / _RECORD
+    if record.is_file():
+        return
+    tell("starting torch_npu on the stand-in for the first time")
+    words = [str(prepared.package_root), prepared.version, prepared.soc_name, *map(str, prepared.libraries)]
+    try:
+        done = subprocess.run(
+            module_command("fusionkit.npu.dry.starting", *words),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_LONGEST_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MisuseError(
+            f"target npu-dry: torch_npu {prepared.version} does not start on the stand-in within {_LONGEST_S:g} s"
+        ) from error
+    if done.returncode:
+        raise MisuseError(_why(prepared, done))
+    write_json(record, {"torch": torch.__version__, "torch_npu": prepared.version})
+
+
+def _why(prepared: Prepared, done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    refused = [line for line in lines if line.startswith("target npu-dry: ")]
+    if refused and done.returncode > 0:
+        return refused[-1]
+    steps = [line.removeprefix(_STEP) for line in done.stdout.splitlines() if line.startswith(_STEP)]
+    said = next(
+        (line for line in lines if line.startswith("what():")), lines[-1] if lines else "it said nothing"
+    )
+    return (
+        f"target npu-dry: torch_npu {prepared.version} does not start on the stand-in beside torch {torch.__version__}:"
+        f" the process ended with {ending(done.returncode)} while {steps[-1] if steps else 'importing torch'}"
+        f" ({said.removeprefix('what():').strip()}); see the tried versions in references/targets.md"
+    )
+
+
+def _start_here(words: list[str]) -> None:
+    root, version, soc_name, *libraries = words
+    prepared = Prepared(Path(root), tuple(map(Path, libraries)), version, soc_name)
+    try:
+        start(prepared, _tell_parent)
+    except MisuseError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        os._exit(2)
+    os._exit(0)  # skip torch_npu's actions at Python's exit, which are not tested here
+
+
+def _tell_parent(step: str) -> None:
+    sys.stdout.write(f"{_STEP}{step}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _start_here(sys.argv[1:])

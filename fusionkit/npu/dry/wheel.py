@@ -1,4 +1,4 @@
-"""The torch_npu wheel for the installed torch: lookup, pip download, check, unpacking."""
+"""The torch_npu wheel for the installed torch: lookup, pip download, check, unpacking, check of what was unpacked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import csv
 import hashlib
 import io
+import os
 import platform
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from packaging.version import Version
 from fusionkit.errors import MisuseError, RunBrokenError
 from fusionkit.store import sha256_file, write_text
 
+NAMED_WHEEL = "FUSIONKIT_TORCH_NPU_WHEEL"
 MACHINES = ("x86_64", "aarch64")
 
 
@@ -52,18 +54,23 @@ def check_wheel(path: Path, torch_version: str) -> Version:
             f"{path}: not for Python {sys.version_info.major}.{sys.version_info.minor} on {platform.machine()}"
         )
     if not path.is_file():
-        raise MisuseError(f"{path}: no such file; FUSIONKIT_TORCH_NPU_WHEEL names it")
+        raise MisuseError(f"{path}: no such file; {NAMED_WHEEL} names it")
     return version
 
 
 def cached_wheel(folder: Path, torch_version: str) -> Path | None:
     """The newest intact wheel in `folder` that fits; changed ones are removed."""
     for path in fitting_wheels(folder, torch_version):
-        recorded = path.with_name(path.name + ".sha256")
-        if recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(path):
+        if is_intact(path):
             return path
         path.unlink(missing_ok=True)
     return None
+
+
+def is_intact(wheel: Path) -> bool:
+    """Whether a cached wheel has the SHA-256 that was stored beside it when it was fetched."""
+    recorded = wheel.with_name(wheel.name + ".sha256")
+    return recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(wheel)
 
 
 def fitting_wheels(folder: Path, torch_version: str) -> list[Path]:
@@ -96,7 +103,7 @@ def fetch_wheel(folder: Path, torch_version: str) -> Path:
         shutil.rmtree(incoming, ignore_errors=True)
         raise MisuseError(
             f"target npu-dry: pip finds no torch-npu {release} ({_reason(done.stderr)}); check the network and pip's"
-            " index, or name a wheel in FUSIONKIT_TORCH_NPU_WHEEL"
+            f" index, or name a wheel in {NAMED_WHEEL}"
         )
     write_text(folder / f"{wheels[0].name}.sha256", sha256_file(wheels[0]) + "\n")
     kept = wheels[0].replace(folder / wheels[0].name)
@@ -123,6 +130,35 @@ def unpack(wheel: Path, folder: Path) -> None:
     except (OSError, zipfile.BadZipFile) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise RunBrokenError(f"{wheel}: cannot be unpacked into {folder} ({error})") from error
+
+
+def is_whole_still(folder: Path, wheel: Path) -> bool:
+    """`is_whole`, which reads some 170 MB, unless it has said so of these files before.
+
+    Beside the folder stands what its files were like when they were hashed: size, inode, and times of change.
+    """
+    record = folder.with_name(f"{folder.name}.hashed")
+    state = _state(folder, wheel)
+    with contextlib.suppress(OSError):
+        if state and record.read_text("utf-8") == state:
+            return True
+    if not is_whole(folder, wheel):
+        return False
+    write_text(record, state)
+    return True
+
+
+def _state(folder: Path, wheel: Path) -> str:
+    """A digest of what the file system says of the wheel and of each module and library; "" where it says nothing."""
+    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    digest = hashlib.sha256()
+    try:
+        for path in [wheel, *sorted(file for file in files if file.name.endswith((".so", ".py", "RECORD")))]:
+            of = os.stat(path)
+            digest.update(f"{path}\0{of.st_size}\0{of.st_ino}\0{of.st_mtime_ns}\0{of.st_ctime_ns}\n".encode())
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 def is_whole(folder: Path, wheel: Path) -> bool:

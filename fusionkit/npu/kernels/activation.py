@@ -7,23 +7,15 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, fake_half, like, written_like
 
 Tensor = torch.Tensor
-
-_NO_SECOND = "torch_npu has no second derivative for it"
 
 
 def swiglu(input: Tensor, dim: int) -> Tensor:
     """silu(FIRST half of input along dim) * second half, in float32, rounded once; contiguous."""
     gate, value = input.float().chunk(2, dim)
     return (functional.silu(gate) * value).to(input.dtype).contiguous()
-
-
-def _fake_swiglu(input: Tensor, dim: int) -> Tensor:
-    shape = list(input.shape)
-    shape[dim] = shape[dim] // 2
-    return torch.empty(shape, dtype=input.dtype, device=input.device)
 
 
 def swiglu_backward(grad_output: Tensor, input: Tensor, dim: int) -> Tensor:
@@ -58,10 +50,6 @@ def fast_gelu_backward(grad: Tensor, input: Tensor) -> Tensor:
     return written_like(input, grad.float() * sigmoid * (1 + 1.702 * x * (1 - sigmoid)), input.dtype)
 
 
-def _fake_like_input(input: Tensor, **_: Any) -> Tensor:
-    return torch.empty_like(input)
-
-
 def _save_swiglu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
     x, ctx.dim = inputs
     ctx.save_for_backward(x)
@@ -94,22 +82,10 @@ def _fast_gelu_grad(ctx: Any, grad: Tensor) -> Any:
 
 
 KERNELS = (
-    OpKernel("npu_swiglu", swiglu, _fake_swiglu, Autograd(_save_swiglu, _swiglu_grad)),
-    OpKernel(
-        "npu_swiglu_backward",
-        swiglu_backward,
-        _fake_like_input,
-        no_backward("npu_swiglu_backward", _NO_SECOND),
-    ),
-    OpKernel("npu_gelu", gelu, _fake_like_input, Autograd(_save_gelu, _gelu_grad)),
-    OpKernel(
-        "npu_gelu_backward", gelu_backward, _fake_like_input, no_backward("npu_gelu_backward", _NO_SECOND)
-    ),
-    OpKernel("npu_fast_gelu", fast_gelu, _fake_like_input, Autograd(_save_fast_gelu, _fast_gelu_grad)),
-    OpKernel(
-        "npu_fast_gelu_backward",
-        fast_gelu_backward,
-        _fake_like_input,
-        no_backward("npu_fast_gelu_backward", _NO_SECOND),
-    ),
+    OpKernel("npu_swiglu", swiglu, fake_half, Autograd(_save_swiglu, _swiglu_grad)),
+    OpKernel("npu_swiglu_backward", swiglu_backward, like("input")),
+    OpKernel("npu_gelu", gelu, like("input"), Autograd(_save_gelu, _gelu_grad)),
+    OpKernel("npu_gelu_backward", gelu_backward, like("input")),
+    OpKernel("npu_fast_gelu", fast_gelu, like("input"), Autograd(_save_fast_gelu, _fast_gelu_grad)),
+    OpKernel("npu_fast_gelu_backward", fast_gelu_backward, like("input")),
 )

@@ -6,22 +6,22 @@ float32 inside, one rounding to query's dtype. All scores are materialised: for 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.attention_layouts import attention_shape
-from fusionkit.npu.kernels.attention_heads import (
+from fusionkit.npu.attention_constraints import attention_shape
+from fusionkit.npu.kernels.attention_blocks import (
+    Masking,
     check_ends,
     from_heads,
     from_statistics,
     statistics,
     to_heads,
 )
-from fusionkit.npu.kernels.attention_masks import Masking
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel
 from fusionkit.npu.schemas import bind, parsed_schema
 
 Tensor = torch.Tensor
@@ -69,10 +69,10 @@ def _read(arguments: Mapping[str, Any], scale: float) -> _Call:
     layout, shape = arguments["input_layout"], attention_shape(arguments)
     if shape is None or shape.heads is None or shape.kv_heads is None:
         raise MisuseError(f"{_OP}: query, key and value must fit {layout} with {arguments['head_num']} heads")
-    query_ends, key_ends = (
-        (arguments["actual_seq_qlen"], arguments["actual_seq_kvlen"]) if layout == "TND" else ((), ())
-    )
+    query_ends: Sequence[int] = ()
+    key_ends: Sequence[int] = ()
     if layout == "TND":
+        query_ends, key_ends = arguments["actual_seq_qlen"], arguments["actual_seq_kvlen"]
         check_ends("actual_seq_qlen", query_ends, arguments["query"].shape[0])
         check_ends("actual_seq_kvlen", key_ends, arguments["key"].shape[0])
     group = shape.heads // shape.kv_heads
@@ -83,13 +83,7 @@ def _read(arguments: Mapping[str, Any], scale: float) -> _Call:
         ]
         for name in ("key", "value")
     )
-    masking = Masking(
-        arguments["atten_mask"],
-        arguments["sparse_mode"],
-        arguments["pre_tockens"],
-        arguments["next_tockens"],
-        arguments["inner_precise"],
-    )
+    masking = Masking(**{field.name: arguments[field.name] for field in fields(Masking)})
     query = to_heads(arguments["query"], layout, shape.heads, query_ends)
     pse, sink = arguments["pse"], arguments["sink"]
     return _Call(layout, query, key, value, shape.kv_heads, query_ends, pse, sink, scale, masking)
@@ -112,11 +106,9 @@ def _refuse_uncomputed(arguments: Mapping[str, Any]) -> None:
 
 def _row_maxima(scores: Tensor) -> Tensor:
     """[..., 1]; the lowest number for a packed sequence without keys."""
-    return (
-        scores.amax(-1, keepdim=True)
-        if scores.shape[-1]
-        else scores.new_full((*scores.shape[:-1], 1), _LOWEST)
-    )
+    if scores.shape[-1]:
+        return scores.amax(-1, keepdim=True)
+    return scores.new_full((*scores.shape[:-1], 1), _LOWEST)
 
 
 def fusion_attention(**arguments: Any) -> tuple[Any, ...]:
@@ -140,21 +132,19 @@ def fusion_attention(**arguments: Any) -> tuple[Any, ...]:
         attention.append(weights / total @ value)
         maxima.append(top)
         sums.append(total)
-    dtype = arguments["query"].dtype
-    layout = call.layout
-    result = from_heads(attention, layout, dtype), statistics(maxima, layout), statistics(sums, layout)
-    return *result, arguments["query"].new_empty(0), 0, 0, 0
+    query, layout = arguments["query"], call.layout
+    result = from_heads(attention, layout, query.dtype), statistics(maxima, layout), statistics(sums, layout)
+    return *result, query.new_empty(0), 0, 0, 0
 
 
 def _fake_fusion_attention(
     query: Tensor, key: Tensor, value: Tensor, head_num: int, input_layout: str, **_: Any
 ) -> tuple[Any, ...]:
-    layout = input_layout
     width = value.shape[-1]
-    if layout in ("BSH", "SBH"):
+    if input_layout in ("BSH", "SBH"):
         width = head_num * (width // (key.shape[-1] // (query.shape[-1] // head_num)))
-    sizes = dict(zip(layout, query.shape, strict=False))
-    rows = [sizes["T"], head_num] if layout == "TND" else [sizes["B"], head_num, sizes["S"]]
+    sizes = dict(zip(input_layout, query.shape, strict=False))
+    rows = [sizes["T"], head_num] if input_layout == "TND" else [sizes["B"], head_num, sizes["S"]]
     attention = query.new_empty((*query.shape[:-1], width))
     maxima, sums = (query.new_empty((*rows, 8), dtype=torch.float32) for _ in range(2))
     return attention, maxima, sums, query.new_empty(0), 0, 0, 0
@@ -240,10 +230,5 @@ def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
 
 KERNELS = (
     OpKernel(_OP, fusion_attention, _fake_fusion_attention, Autograd(_save, _backward)),
-    OpKernel(
-        "npu_fusion_attention_grad",
-        fusion_attention_grad,
-        _fake_fusion_attention_grad,
-        no_backward("npu_fusion_attention_grad", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("npu_fusion_attention_grad", fusion_attention_grad, _fake_fusion_attention_grad),
 )

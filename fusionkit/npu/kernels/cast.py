@@ -6,27 +6,18 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel
 
 Tensor = torch.Tensor
 
 
 def dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
     """A new contiguous tensor, even if the dtype does not change."""
-    return torch.empty(input.shape, dtype=dtype, device=input.device).copy_(input)
+    return _fake(input, dtype).copy_(input)
 
 
-def dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    """grad in dtype, the dtype of the forward's input."""
-    return dtype_cast(grad, dtype)
-
-
-def _fake_dtype_cast(input: Tensor, dtype: torch.dtype) -> Tensor:
+def _fake(input: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.empty(input.shape, dtype=dtype, device=input.device)
-
-
-def _fake_dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.empty(grad.shape, dtype=dtype, device=grad.device)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -38,11 +29,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
 
 
 KERNELS = (
-    OpKernel("_npu_dtype_cast", dtype_cast, _fake_dtype_cast, Autograd(_save, _backward)),
-    OpKernel(
+    OpKernel("_npu_dtype_cast", dtype_cast, _fake, Autograd(_save, _backward)),
+    OpKernel(  # the cast of grad to the dtype of the forward's input
         "_npu_dtype_cast_backward",
-        dtype_cast_backward,
-        _fake_dtype_cast_backward,
-        no_backward("_npu_dtype_cast_backward", "torch_npu has no second derivative for it"),
+        lambda grad, dtype: dtype_cast(grad, dtype),
+        lambda grad, dtype: _fake(grad, dtype),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, fake_half, like, written_like
 
 Tensor = torch.Tensor
 
@@ -34,9 +34,7 @@ def geglu(input: Tensor, dim: int, approximate: int, activate_left: bool) -> tup
 
 
 def _fake_geglu(input: Tensor, dim: int, **_: Any) -> tuple[Tensor, Tensor]:
-    shape = list(input.shape)
-    shape[dim] = shape[dim] // 2
-    return input.new_empty(shape), input.new_empty(shape)
+    return fake_half(input, dim), fake_half(input, dim)
 
 
 def geglu_grad(
@@ -51,10 +49,6 @@ def geglu_grad(
     return written_like(input, torch.cat(halves, dim), input.dtype)
 
 
-def _fake_geglu_grad(input: Tensor, **_: Any) -> Tensor:
-    return torch.empty_like(input)
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, *ctx.options = inputs
     ctx.save_for_backward(x, output[1])
@@ -67,10 +61,5 @@ def _backward(ctx: Any, grad: Tensor, _gelu_grad: Tensor | None) -> tuple[Tensor
 
 KERNELS = (
     OpKernel("npu_geglu", geglu, _fake_geglu, Autograd(_save, _backward)),
-    OpKernel(
-        "npu_geglu_grad",
-        geglu_grad,
-        _fake_geglu_grad,
-        no_backward("npu_geglu_grad", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("npu_geglu_grad", geglu_grad, like("input")),
 )

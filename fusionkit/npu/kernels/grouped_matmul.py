@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.grouped_layouts import grouped_axis
-from fusionkit.npu.kernels.op_kernel import OpKernel, no_backward
+from fusionkit.npu.grouped_constraints import grouped_axis
+from fusionkit.npu.kernels.op_kernel import NoBackward, OpKernel
 
 Tensor = torch.Tensor
 
@@ -106,12 +106,11 @@ def _fake_grouped_matmul(**arguments: Any) -> list[Tensor]:
     return [x[0].new_empty((count, matrix.shape[-1])) for count, matrix in zip(rows, weight, strict=True)]
 
 
-_NO_BACKWARD = (
+_NO_BACKWARD = NoBackward(
     "torch_npu has no backward for it; call it in an autograd.Function whose backward calls it again (for the"
     " weight with group_type 2 and split_item 3)"
 )
 
 KERNELS = tuple(
-    OpKernel(op, grouped_matmul, _fake_grouped_matmul, no_backward(op, _NO_BACKWARD))
-    for op in (_OP, f"{_OP}.List")
+    OpKernel(op, grouped_matmul, _fake_grouped_matmul, _NO_BACKWARD) for op in (_OP, f"{_OP}.List")
 )

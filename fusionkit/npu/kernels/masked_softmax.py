@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, like, written_like
 
 Tensor = torch.Tensor
 
@@ -23,20 +23,12 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float, **_: Any) -> Te
     return written_like(x, scores.softmax(-1), x.dtype)
 
 
-def _fake(x: Tensor, **_: Any) -> Tensor:
-    return torch.empty_like(x)
-
-
 def scaled_masked_softmax_backward(y_grad: Tensor, y: Tensor, mask: Tensor, scale: float, **_: Any) -> Tensor:
     """Gradient of x from the forward's rounded result y; 0 for masked scores."""
     result, upstream = y.float(), y_grad.float()
     product = upstream * result
     dx = (product - product.sum(-1, keepdim=True) * result) * scale
     return written_like(y_grad, dx.masked_fill(mask, 0.0), y_grad.dtype)
-
-
-def _fake_backward(y_grad: Tensor, **_: Any) -> Tensor:
-    return torch.empty_like(y_grad)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -50,11 +42,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
 
 
 KERNELS = (
-    OpKernel("npu_scaled_masked_softmax", scaled_masked_softmax, _fake, Autograd(_save, _backward)),
-    OpKernel(
-        "npu_scaled_masked_softmax_backward",
-        scaled_masked_softmax_backward,
-        _fake_backward,
-        no_backward("npu_scaled_masked_softmax_backward", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("npu_scaled_masked_softmax", scaled_masked_softmax, like("x"), Autograd(_save, _backward)),
+    OpKernel("npu_scaled_masked_softmax_backward", scaled_masked_softmax_backward, like("y_grad")),
 )

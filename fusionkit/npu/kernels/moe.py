@@ -11,11 +11,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, Rewritten, no_backward
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, Rewritten
 
 Tensor = torch.Tensor
-
-_NO_SECOND = "torch_npu has no second derivative for it"
 
 
 def _out_rows(entries: Any, num_out_tokens: int | None) -> Any:
@@ -25,6 +23,10 @@ def _out_rows(entries: Any, num_out_tokens: int | None) -> Any:
     return min(num_out_tokens, entries) if num_out_tokens > 0 else entries + num_out_tokens
 
 
+def _top_k(indices: Tensor) -> int:
+    return 1 if indices.dim() == 1 else indices.shape[1]
+
+
 def _picked(rows: Tensor, sorted_indices: Tensor) -> Tensor:
     """rows[sorted_indices] in float32; zeros for a row that was cut off."""
     missing = sorted_indices.numel() - rows.shape[0]
@@ -32,19 +34,14 @@ def _picked(rows: Tensor, sorted_indices: Tensor) -> Tensor:
     return whole[sorted_indices.long()]
 
 
-def permute(
-    tokens: Tensor, indices: Tensor, num_out_tokens: int | None, padded_mode: bool
-) -> tuple[Tensor, Tensor]:
+def permute(tokens: Tensor, indices: Tensor, num_out_tokens: int | None, **_: Any) -> tuple[Tensor, Tensor]:
     """(permuted tokens [rows, H] in the order of the experts, sorted_indices [T * K] int32).
 
     tokens [T, H], indices [T, K] or [T]. rows is T * K, cut to num_out_tokens; sorted_indices is never cut.
     """
-    del padded_mode
-    flat = indices.reshape(-1)
-    top_k = 1 if indices.dim() == 1 else indices.shape[1]
-    order = flat.argsort(stable=True)
-    kept = order[: _out_rows(flat.numel(), num_out_tokens)]
-    return tokens[kept // top_k].contiguous(), order.argsort().int()
+    order = indices.flatten().argsort(stable=True)
+    kept = order[: _out_rows(order.numel(), num_out_tokens)]
+    return tokens[kept // _top_k(indices)].contiguous(), order.argsort().int()
 
 
 def _fake_permute(
@@ -61,10 +58,9 @@ def permute_grad(
     tokens_size_0: int,
     tokens_dtype: torch.dtype,
     num_topK: int,  # noqa: N803 - the schema's name
-    padded_mode: bool,
+    **_: Any,
 ) -> Tensor:
     """Gradient of the tokens [tokens_size_0, H]: the sum over the rows that a token was copied to."""
-    del padded_mode
     copies = _picked(grad_permuted_tokens, sorted_indices)
     return copies.reshape(tokens_size_0, num_topK, -1).sum(1).to(tokens_dtype)
 
@@ -143,8 +139,7 @@ def _fake_unpermute_grad(
 
 def _save_permute(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     tokens, indices, _, padded_mode = inputs
-    top_k = 1 if indices.dim() == 1 else indices.shape[1]
-    ctx.options = (tokens.shape[0], tokens.dtype, top_k, padded_mode)
+    ctx.options = (tokens.shape[0], tokens.dtype, _top_k(indices), padded_mode)
     ctx.save_for_backward(output[1])
     ctx.mark_non_differentiable(output[1])
 
@@ -179,12 +174,7 @@ def _unpermute_backward(
 
 KERNELS = (
     OpKernel("npu_moe_token_permute", permute, _fake_permute, Autograd(_save_permute, _permute_backward)),
-    OpKernel(
-        "npu_moe_token_permute_grad_v2",
-        permute_grad,
-        _fake_permute_grad,
-        no_backward("npu_moe_token_permute_grad_v2", _NO_SECOND),
-    ),
+    OpKernel("npu_moe_token_permute_grad_v2", permute_grad, _fake_permute_grad),
     OpKernel("npu_moe_token_unpermute", unpermute, _fake_unpermute, Rewritten(_unpermute_in_two_steps)),
     OpKernel(
         "_npu_moe_token_unpermute",
@@ -192,10 +182,5 @@ KERNELS = (
         _fake_unpermute_and_keep,
         Autograd(_save_unpermute, _unpermute_backward),
     ),
-    OpKernel(
-        "npu_moe_token_unpermute_grad_v2",
-        unpermute_grad,
-        _fake_unpermute_grad,
-        no_backward("npu_moe_token_unpermute_grad_v2", _NO_SECOND),
-    ),
+    OpKernel("npu_moe_token_unpermute_grad_v2", unpermute_grad, _fake_unpermute_grad),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, NoBackward, OpKernel, written_like
 
 Tensor = torch.Tensor
 
@@ -32,7 +32,7 @@ def rms_norm(input: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tens
     return written_like(input, x * rstd * gamma.float(), input.dtype), rstd
 
 
-def _fake_rms_norm(input: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+def _fake_rms_norm(input: Tensor, gamma: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(input), _fake_rstd(input, gamma)
 
 
@@ -48,7 +48,7 @@ def rms_norm_backward(dy: Tensor, input: Tensor, gamma: Tensor, rstd: Tensor) ->
     return written_like(input, dx, input.dtype), written_like(gamma, dgamma, torch.float32)
 
 
-def _fake_rms_norm_backward(dy: Tensor, input: Tensor, gamma: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+def _fake_rms_norm_backward(input: Tensor, gamma: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(input), torch.empty_like(gamma, dtype=torch.float32)
 
 
@@ -66,12 +66,7 @@ def add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float) -> tuple
     return written_like(x1, y, dtype), rstd, written_like(x1, x, dtype)
 
 
-def _fake_add_rms_norm(
-    x1: Tensor,
-    x2: Tensor,  # noqa: ARG001
-    gamma: Tensor,
-    epsilon: float,  # noqa: ARG001
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_add_rms_norm(x1: Tensor, gamma: Tensor, **_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(x1), _fake_rstd(x1, gamma), torch.empty_like(x1)
 
 
@@ -88,16 +83,11 @@ def _backward(ctx: Any, grad: Tensor, _rstd_grad: Tensor | None) -> tuple[Tensor
 
 KERNELS = (
     OpKernel("npu_rms_norm", rms_norm, _fake_rms_norm, Autograd(_save, _backward)),
-    OpKernel(
-        "npu_rms_norm_backward",
-        rms_norm_backward,
-        _fake_rms_norm_backward,
-        no_backward("npu_rms_norm_backward", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("npu_rms_norm_backward", rms_norm_backward, _fake_rms_norm_backward),
     OpKernel(
         "npu_add_rms_norm",
         add_rms_norm,
         _fake_add_rms_norm,
-        no_backward("npu_add_rms_norm", "torch_npu has no backward for it; use npu_rms_norm on x1 + x2"),
+        NoBackward("torch_npu has no backward for it; use npu_rms_norm on x1 + x2"),
     ),
 )

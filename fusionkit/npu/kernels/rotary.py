@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, no_backward, written_like
+from fusionkit.npu.kernels.op_kernel import Autograd, OpKernel, written_like
 
 Tensor = torch.Tensor
 
@@ -33,14 +33,8 @@ def rotary_mul(input: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str, rotate: 
     return (x * cos + turned * sin).to(input.dtype).contiguous()
 
 
-def _fake_rotary_mul(
-    input: Tensor,
-    r1: Tensor,  # noqa: ARG001
-    r2: Tensor,  # noqa: ARG001
-    rotary_mode: str,  # noqa: ARG001
-    rotate: Tensor | None,  # noqa: ARG001
-) -> Tensor:
-    return torch.empty(input.shape, dtype=input.dtype, device=input.device)
+def _fake_rotary_mul(input: Tensor, **_: Any) -> Tensor:
+    return input.new_empty(input.shape)
 
 
 def rotary_mul_backward(
@@ -59,15 +53,8 @@ def rotary_mul_backward(
     return written_like(input, dx, dtype), written_like(r1, dr1, dtype), written_like(r2, dr2, dtype)
 
 
-def _fake_rotary_mul_backward(
-    grad: Tensor,  # noqa: ARG001
-    input: Tensor,
-    r1: Tensor,
-    r2: Tensor,
-    rotary_mode: str,  # noqa: ARG001
-) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = input.dtype
-    return torch.empty_like(input), torch.empty_like(r1, dtype=dtype), torch.empty_like(r2, dtype=dtype)
+def _fake_rotary_mul_backward(input: Tensor, r1: Tensor, r2: Tensor, **_: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(tensor, dtype=input.dtype) for tensor in (input, r1, r2))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -87,10 +74,5 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 KERNELS = (
     OpKernel("npu_rotary_mul", rotary_mul, _fake_rotary_mul, Autograd(_save, _backward)),
-    OpKernel(
-        "npu_rotary_mul_backward",
-        rotary_mul_backward,
-        _fake_rotary_mul_backward,
-        no_backward("npu_rotary_mul_backward", "torch_npu has no second derivative for it"),
-    ),
+    OpKernel("npu_rotary_mul_backward", rotary_mul_backward, _fake_rotary_mul_backward),
 )

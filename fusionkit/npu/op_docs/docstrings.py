@@ -1,20 +1,30 @@
-"""The docstrings that torch_npu registers for its ops, read from the calls that register them."""
+"""The docstrings of torch_npu: those that it registers for its ops, and those of its Python classes and functions.
+
+Both are read from the source: the calls that register, and the definitions (optimizers, modules).
+"""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.op_docs.package import PackageReader
+from fusionkit.npu.versions import PACKAGE
 
 # File of the wheel, function that registers (name, docstring), prefix of the op's name below torch_npu.
 DOC_MODULES: tuple[tuple[str, str, str], ...] = (
     ("torch_npu/_op_plugin_docs.py", "_add_torch_npu_docstr", ""),
     ("torch_npu/op_plugin/atb/_atb_api_docs.py", "_add_torch_npu_atb_docstr", "atb."),
 )
+
+# Packages below torch_npu whose public names are API for models; the others are for the runtime.
+PYTHON_PACKAGES: tuple[str, ...] = ("optim", "contrib")
+
+_Definition = ast.FunctionDef | ast.ClassDef
 
 # Control characters that come from unintended escapes ("\begin" in a string that is not raw).
 _MEANT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
@@ -65,10 +75,66 @@ def _registrations(tree: ast.Module, function: str) -> Iterator[tuple[str, str, 
     """(name, docstring, line) of every call of `function` with two strings, in the order of the file."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: call.lineno):
-        if not (isinstance(call.func, ast.Name) and call.func.id == function and len(call.args) >= 2):
+        match call:
+            case ast.Call(ast.Name(id=called), [ast.Constant(str(name)), ast.Constant(str(text)), *_]):
+                if called == function:
+                    yield name, text, call.lineno
+
+
+@dataclass(frozen=True, slots=True)
+class PythonApi:
+    """A class or function: how it is called, its docstring ("" for none), and file:line of the wheel."""
+
+    signature: str
+    text: str
+    where: str
+
+
+def read_python_api(package: PackageReader) -> dict[str, PythonApi]:
+    """Public name below torch_npu ("optim.NpuFusedAdamW") -> signature and docstring from the source.
+
+    Includes the names that a package's __init__ imports from its own modules.
+    """
+    api: dict[str, PythonApi] = {}
+    for folder in PYTHON_PACKAGES:
+        for name, (file, definition) in _exported(package, f"{PACKAGE}/{folder}").items():
+            call = f"{folder}.{name}"
+            signature = f"{PACKAGE}.{call}({_parameters(definition)})"
+            text = inspect.cleandoc(ast.get_docstring(definition) or "")
+            api[call] = PythonApi(signature, printable(text), f"{file}:{definition.lineno}")
+    return api
+
+
+def _exported(package: PackageReader, folder: str) -> dict[str, tuple[str, _Definition]]:
+    """Name that a package's __init__ imports from below it -> (file, definition)."""
+    exported: dict[str, tuple[str, _Definition]] = {}
+    for node in parse_module(package, f"{folder}/__init__.py").body:
+        if not isinstance(node, ast.ImportFrom) or node.level != 1 or not node.module:
             continue
-        name, text = (
-            argument.value if isinstance(argument, ast.Constant) else None for argument in call.args[:2]
+        below = f"{folder}/{node.module.replace('.', '/')}"
+        known = (
+            _exported(package, below) if package.read(f"{below}/__init__.py") else _defined(package, below)
         )
-        if isinstance(name, str) and isinstance(text, str):
-            yield name, text, call.lineno
+        for alias in node.names:
+            name = alias.asname or alias.name
+            if not name.startswith("_") and alias.name in known:
+                exported[name] = known[alias.name]
+    return exported
+
+
+def _defined(package: PackageReader, module: str) -> dict[str, tuple[str, _Definition]]:
+    file = f"{module}.py"
+    body = parse_module(package, file).body
+    return {node.name: (file, node) for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def _parameters(definition: _Definition) -> str:
+    """The parameters of a function, or of a class's __init__ without self; "..." for a class that has none."""
+    if isinstance(definition, ast.FunctionDef):
+        return ast.unparse(definition.args)
+    for node in definition.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            arguments = node.args
+            (arguments.posonlyargs or arguments.args)[:1] = []
+            return ast.unparse(arguments)
+    return "..."

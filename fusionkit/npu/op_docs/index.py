@@ -12,10 +12,16 @@ from pathlib import Path
 from fusionkit.encoding import Result, decode, plain
 from fusionkit.errors import MisuseError, RunBrokenError
 from fusionkit.npu.dry.cache_folder import OP_DOCS, cache_root
-from fusionkit.npu.op_docs import docstrings, package, python_api, registrations, sections
-from fusionkit.npu.op_docs.docstrings import DOC_MODULES, DocText, read_docstrings
+from fusionkit.npu.op_docs import docstrings, package, registrations, sections
+from fusionkit.npu.op_docs.docstrings import (
+    DOC_MODULES,
+    PYTHON_PACKAGES,
+    DocText,
+    parse_module,
+    read_docstrings,
+    read_python_api,
+)
 from fusionkit.npu.op_docs.package import PackageReader, open_package, package_digest
-from fusionkit.npu.op_docs.python_api import PYTHON_PACKAGES, read_python_api
 from fusionkit.npu.op_docs.registrations import LIBRARIES, TABLES, ApiSchema, read_schemas
 from fusionkit.npu.versions import PACKAGE
 from fusionkit.store import read_json, sha256_bytes, sha256_file, write_json
@@ -28,7 +34,7 @@ _READ = (
     *TABLES,
     *(f"{PACKAGE}/{folder}" for folder in PYTHON_PACKAGES),
 )
-_READERS = (docstrings, package, python_api, registrations, sections)
+_READERS = (docstrings, package, registrations, sections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +109,8 @@ def _collect(opened: PackageReader) -> _Contents:
 
 def _version(opened: PackageReader) -> str:
     """`__version__` of torch_npu/version.py, "" without one."""
-    for node in docstrings.parse_module(opened, _VERSION_FILE).body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id == "__version__"
-            and isinstance(node.value, ast.Constant)
-        ):
-            return str(node.value.value)
+    for node in parse_module(opened, _VERSION_FILE).body:
+        match node:
+            case ast.Assign([ast.Name("__version__"), *_], ast.Constant(version)):
+                return str(version)
     return ""

@@ -13,11 +13,9 @@ from pathlib import Path
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.dry.cache_folder import WHEELS, cache_root
-from fusionkit.npu.dry.wheel import fitting_wheels
+from fusionkit.npu.dry.wheel import NAMED_WHEEL, fitting_wheels, is_intact
 from fusionkit.npu.versions import installed_torch_npu
 from fusionkit.store import sha256_bytes, sha256_file
-
-NAMED = "FUSIONKIT_TORCH_NPU_WHEEL"
 
 
 def find_package(wheel: Path | None = None) -> Path | None:
@@ -26,23 +24,17 @@ def find_package(wheel: Path | None = None) -> Path | None:
     In this order: `wheel`, the one named by FUSIONKIT_TORCH_NPU_WHEEL, the installed package, the newest cached wheel
     for the installed torch. Raises MisuseError if a named one does not exist.
     """
-    named = wheel or (Path(os.environ[NAMED]) if os.environ.get(NAMED) else None)
+    named = wheel or (Path(os.environ[NAMED_WHEEL]) if os.environ.get(NAMED_WHEEL) else None)
     if named is not None:
         path = named.expanduser().absolute()
         if not path.exists():
-            raise MisuseError(f"{path}: no such wheel; {'--wheel' if wheel else NAMED} names it")
+            raise MisuseError(f"{path}: no such wheel; {'--wheel' if wheel else NAMED_WHEEL} names it")
         return path
     installed = installed_torch_npu()
-    return installed.root if installed else _cached()
-
-
-def _cached() -> Path | None:
-    version = importlib.metadata.version("torch")
-    for path in fitting_wheels(cache_root() / WHEELS, version):
-        recorded = path.with_name(path.name + ".sha256")
-        if recorded.is_file() and recorded.read_text("utf-8").strip() == sha256_file(path):
-            return path
-    return None
+    if installed:
+        return installed.root
+    fitting = fitting_wheels(cache_root() / WHEELS, importlib.metadata.version("torch"))
+    return next(filter(is_intact, fitting), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dry_processes import raised
 
 import fusionkit.npu.dry.refusal
 from fusionkit.npu.dry.behaviours import BEHAVIOURS
-from fusionkit.npu.dry.cache import STANDINS, cache_root
-from fusionkit.npu.dry.elf import read_library
+from fusionkit.npu.dry.cache_folder import STANDINS, cache_root
+from fusionkit.npu.dry.symbols import read_library
 
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1)
 _REFUSAL = Path(fusionkit.npu.dry.refusal.__file__).name

@@ -13,7 +13,8 @@ from configuration_keys import registered_keys
 activate_dry()
 import torch  # noqa: E402
 
-from fusionkit.npu.dry.cache import WHEELS, cache_root, prepare  # noqa: E402
+from fusionkit.npu.dry.cache import prepare  # noqa: E402
+from fusionkit.npu.dry.cache_folder import WHEELS, cache_root  # noqa: E402
 from fusionkit.npu.dry.wheel import cached_wheel  # noqa: E402
 
 prepared = prepare()

@@ -14,18 +14,10 @@ from dry_processes import process_environment, run_dry_script, unavailable
 from tiny_wheels import RELEASE, make_wheel
 
 import fusionkit.npu.dry.cache as cache
-import fusionkit.npu.dry.unpacked as unpacked
+import fusionkit.npu.dry.wheel as wheel_module
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.cache import (
-    STANDINS,
-    WHEELS,
-    cache_bytes,
-    cache_root,
-    clear_cache,
-    is_set_up,
-    prepare,
-    soc_name,
-)
+from fusionkit.npu.dry.cache import cache_bytes, clear_cache, is_set_up, prepare, soc_name
+from fusionkit.npu.dry.cache_folder import STANDINS, WHEELS, cache_root
 from fusionkit.npu.dry.standin import compiler
 from fusionkit.npu.dry.wheel import cached_wheel, check_platform
 from fusionkit.store import sha256_file
@@ -36,7 +28,6 @@ PREPARE_HALF = """
 import sys, time
 from pathlib import Path
 import fusionkit.npu.dry.cache as cache
-import fusionkit.npu.dry.unpacked as unpacked
 def unpack(wheel, folder):
     (folder / "torch_npu").mkdir()
     (folder / "torch_npu" / "__init__.py").write_text("")
@@ -98,8 +89,8 @@ class TestPrepare:
     def test_an_unchanged_package_is_hashed_once(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         prepare()
         calls: list[Path] = []
-        hashed = unpacked.is_whole
-        monkeypatch.setattr(unpacked, "is_whole", lambda *given: calls.append(given[0]) or hashed(*given))
+        hashed = wheel_module.is_whole
+        monkeypatch.setattr(wheel_module, "is_whole", lambda *given: calls.append(given[0]) or hashed(*given))
         prepare()
         prepare()
         assert len(calls) == 1

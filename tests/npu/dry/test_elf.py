@@ -9,8 +9,8 @@ import pytest
 from tiny_wheels import make_library
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.elf import SharedLibrary, read_library
 from fusionkit.npu.dry.standin import compiler
+from fusionkit.npu.dry.symbols import SharedLibrary, read_library
 
 OUTER = """
 extern int inner(void), nowhere(void), maybe(void) __attribute__((weak));

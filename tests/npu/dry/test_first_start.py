@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from dry_processes import process_environment, run_dry_script, run_script
 
-import fusionkit.npu.dry.first_start as first_start
+import fusionkit.npu.dry.starting as starting
 from fusionkit.errors import MisuseError
-from fusionkit.npu.dry.cache import STANDINS, Prepared
-from fusionkit.npu.dry.first_start import try_first_start
+from fusionkit.npu.dry.cache import Prepared
+from fusionkit.npu.dry.cache_folder import STANDINS
+from fusionkit.npu.dry.starting import try_first_start
 
 HERE = Path(__file__).parent
 
@@ -58,7 +59,7 @@ class TestWithoutAProcess:
             started.append(command)
             return subprocess.CompletedProcess(command, *self.ends.pop(0))
 
-        monkeypatch.setattr(first_start.subprocess, "run", run)
+        monkeypatch.setattr(starting.subprocess, "run", run)
         return started
 
     ends: list[tuple[int, str, str]]
@@ -124,7 +125,7 @@ class TestWithoutAProcess:
         def run(command: list[str], timeout: float, **_options: Any) -> None:
             raise subprocess.TimeoutExpired(command, timeout)
 
-        monkeypatch.setattr(first_start.subprocess, "run", run)
+        monkeypatch.setattr(starting.subprocess, "run", run)
         with pytest.raises(MisuseError, match=r"does not start on the stand-in within 900 s"):
             try_first_start(prepared)
 

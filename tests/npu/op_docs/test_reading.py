@@ -6,9 +6,8 @@ import pytest
 from op_doc_wheels import DOCS, FILES, TABLE, TRACE, make_doc_wheel, unpack_doc_wheel
 
 from fusionkit.errors import MisuseError
-from fusionkit.npu.op_docs.docstrings import printable, read_docstrings
+from fusionkit.npu.op_docs.docstrings import printable, read_docstrings, read_python_api
 from fusionkit.npu.op_docs.package import open_package, package_digest
-from fusionkit.npu.op_docs.python_api import read_python_api
 from fusionkit.npu.op_docs.registrations import read_schemas
 
 DOC_FILE = "torch_npu/_op_plugin_docs.py"
