@@ -181,9 +181,8 @@ def _edits(
     variant: OldVariant, alignment: Alignment, fit: Fit, graph: torch.fx.Graph, trace: TraceFunction
 ) -> tuple[str, ...]:
     """The changes, one line each."""
-    present = frozenset(packet(node) for node in graph.nodes if node.op == "call_function")
-    stands_in = Calls(tuple(variant.scalars.values())).stands_in
-    around = Surroundings(present, stands_in, outputs_of(variant.graph))
+    present = {packet(node) for node in graph.nodes if node.op == "call_function"}
+    around = Surroundings(present, Calls(variant.scalars.values()).stands_in)
     differences = structural_differences(alignment, around)
     differences += literal_differences(alignment, _retrace(variant, fit.region, trace), around.stands_in)
     lines = [
