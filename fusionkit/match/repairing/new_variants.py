@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from fusionkit.capture.sources import module_path
 from fusionkit.errors import MisuseError
 from fusionkit.match.repairing.fits import Fit
 from fusionkit.match.repairing.old_variants import OldVariant
-from fusionkit.match.repairing.region import Region
+from fusionkit.match.repairing.region import Region, Slot
 from fusionkit.match.repairing.writing import Body, write_body
 from fusionkit.match.repairing.writing_entries import write_entry
 from fusionkit.passes.registering import name_of
@@ -27,7 +26,7 @@ STAND_INS = (0.0113377, 0.0227179, 0.0341551, 0.0457327)
 class NewVariant:
     """A repaired variant: the old one, the regions that it was written from, and its text.
 
-    `entry`: it is a graph entry and not a class; `name` is then its handler's.
+    `fit`: of a graph entry, which is no class; `name` is then its handler's.
     """
 
     old: OldVariant
@@ -36,12 +35,7 @@ class NewVariant:
     name: str
     edits: tuple[str, ...]
     text: str
-    entry: bool = False
     fit: Fit | None = None
-
-    def values_at(self, region: Region) -> dict[str, Any]:
-        """The scalars' values at one of its regions."""
-        return {} if self.fit is None else Fit(region, self.fit.scalars).values
 
 
 def write_variant(
@@ -57,10 +51,16 @@ def write_variant(
     name = f"{name_of(old.pattern)}_repaired_{number}"
     body = write_body(regions, old.tensors, fit.scalars)
     lifted = [name for name in fit.values if name in old.written]
-    signature = _signature(old, fit, lifted)
-    replacement = ""
+    free = [value for value in STAND_INS if value not in old.scalars.values()]
+    scalars = dict(old.scalars) | dict(zip(lifted, free, strict=False))
+    names = [*old.tensors, *old.scalars, *lifted] if lifted else old.names
+    values = fit.values
+    signature = ", ".join(f"{name}={values[name]!r}" if name in values else name for name in names)
+    methods = _method("pattern", signature, body)
     if old.rewritten or lifted:
-        replacement = _method("replacement", signature, _replacement_body(old, regions[0], fit, trace))
+        traced, places = old.trace_replacement(regions[0], trace)
+        chosen = {slot: name for slot, name in places.items() if name in fit.values}
+        methods += _method("replacement", signature, write_body([traced], old.tensors, chosen))
     where = module_path(regions[0].outputs[0]) or regions[0].outputs[0].name
     origin = f"{len(regions)} sites, the first at {where}" if len(regions) > 1 else f"the site at {where}"
     lines = [
@@ -76,11 +76,11 @@ def write_variant(
         "    @staticmethod",
         "    def inputs():",
         "        return [",
-        *(f"            {example_of(regions[0].value(node))}," for node in regions[0].inputs),
+        *(f"            {example_of(value)}," for value in regions[0].input_values),
         "        ]",
         "",
-        *_scalars_method(old, lifted),
-        _method("pattern", signature, body) + replacement,
+        *(scalars_method(scalars) if lifted else []),
+        methods,
     ]
     return NewVariant(old, tuple(regions), cls, name, tuple(edits), "\n".join(lines).rstrip() + "\n")
 
@@ -96,28 +96,20 @@ def write_entry_variant(
         raise MisuseError(
             f"pattern {name_of(old.pattern)}: sizes vary and its arguments change; write it anew by hand"
         )
-    number_of = {name: index for index, name in enumerate(old.tensors)}
-    place_of = {name: place for place, name in fit.scalars.items()}
+    places: dict[str, int | Slot] = {name: index for index, name in enumerate(old.tensors)}
+    places |= {name: slot for slot, name in fit.scalars.items() if name not in places}
     stem = re.sub(r"(?<!^)(?=[A-Z])", "_", _stem(old.group).removesuffix("Pattern")).lower()
     name = f"{stem}_repaired_{number}"
     text = write_entry(
         regions,
-        [number_of[item] if item in number_of else place_of[item] for item in old.names],
+        [places[item] for item in old.names],
         name=name,
         docstring=f"Written from the graph: {len(regions)} sites whose sizes vary.",
         replacement=f"_{_stem(old.group)}{number}.replacement",
     )
     alias = f"_{_stem(old.group)}{number} = {old.group}[{old.index}]\n\n\n"
     comments = "".join(f"# {edit}\n" for edit in edits)
-    return NewVariant(
-        old, tuple(regions), "", name, tuple(edits), alias + comments + text, entry=True, fit=fit
-    )
-
-
-def _replacement_body(old: OldVariant, region: Region, fit: Fit, trace: TraceFunction) -> Body:
-    traced, places = old.trace_replacement(region, trace)
-    chosen = {place: name for place, name in places.items() if name in fit.values}
-    return write_body([traced], old.tensors, chosen)
+    return NewVariant(old, tuple(regions), "", name, tuple(edits), alias + comments + text, fit)
 
 
 def write_file(
@@ -132,34 +124,25 @@ def write_file(
     lists = []
     for group in dict.fromkeys([*kept, *(variant.old.group for variant in added)]):
         items = [f"{group}[{index}]" for index in kept.get(group, ())]
-        items += [variant.cls for variant in added if variant.old.group == group and not variant.entry]
+        items += [variant.cls for variant in added if variant.old.group == group and variant.fit is None]
         lists.append(_list(group, items))
     return "".join(parts) + "\n\n" + "\n".join(lists)
 
 
-def example_of(value: torch.Tensor) -> str:
-    """The expression of an example tensor of this shape and dtype."""
+def example_of(value: torch.Tensor, dtype: torch.dtype | None = None) -> str:
+    """The expression of an example tensor of this shape and dtype; `dtype`: the one to write as variable `dtype`."""
     shape = [int(size) if not isinstance(size, torch.SymInt) else 2 for size in value.shape]
-    return f'torch.empty({shape}, dtype={value.dtype}, device="meta")'
+    own = "dtype" if value.dtype == dtype else value.dtype
+    return f'torch.empty({shape}, dtype={own}, device="meta")'
 
 
 def _stem(group: str) -> str:
     return group.removesuffix("Group").strip("_")
 
 
-def _signature(old: OldVariant, fit: Fit, lifted: Sequence[str]) -> str:
-    values = fit.values
-    names = [*old.tensors, *old.scalars, *lifted] if lifted else old.names
-    return ", ".join(f"{name}={values[name]!r}" if name in values else name for name in names)
-
-
-def _scalars_method(old: OldVariant, lifted: Sequence[str]) -> list[str]:
-    """The method scalars() with the additional stand-ins; none without additional ones."""
-    if not lifted:
-        return []
-    free = [value for value in STAND_INS if value not in old.scalars.values()]
-    values = dict(old.scalars) | dict(zip(lifted, free, strict=False))
-    pairs = ", ".join(f'"{name}": {value}' for name, value in values.items())
+def scalars_method(stand_ins: Mapping[str, float]) -> list[str]:
+    """The lines of the method scalars(), with an empty one after it."""
+    pairs = ", ".join(f'"{name}": {value}' for name, value in stand_ins.items())
     return ["    @staticmethod", "    def scalars():", f"        return {{{pairs}}}", ""]
 
 
