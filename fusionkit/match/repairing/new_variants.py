@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.match.repairing.fits import Fit
 from fusionkit.match.repairing.old_variants import OldVariant
 from fusionkit.match.repairing.region import Region, Slot
-from fusionkit.match.repairing.writing import Body, write_body
+from fusionkit.match.repairing.writing import write_body
 from fusionkit.match.repairing.writing_entries import write_entry
 from fusionkit.passes.registering import name_of
 from fusionkit.passes.tracing import TraceFunction
@@ -49,40 +50,24 @@ def write_variant(
     """One subclass of `old` for the form of `regions`. Raises UnexplainedError for a size that no input explains."""
     cls = f"{_stem(old.group)}Repaired{number}"
     name = f"{name_of(old.pattern)}_repaired_{number}"
-    body = write_body(regions, old.tensors, fit.scalars)
+    bodies = {"pattern": write_body(regions, old.tensors, fit.scalars)}
     lifted = [name for name in fit.values if name in old.written]
     free = [value for value in STAND_INS if value not in old.scalars.values()]
     scalars = dict(old.scalars) | dict(zip(lifted, free, strict=False))
     names = [*old.tensors, *old.scalars, *lifted] if lifted else old.names
     values = fit.values
     signature = ", ".join(f"{name}={values[name]!r}" if name in values else name for name in names)
-    methods = _method("pattern", signature, body)
     if old.rewritten or lifted:
         traced, places = old.trace_replacement(regions[0], trace)
         chosen = {slot: name for slot, name in places.items() if name in fit.values}
-        methods += _method("replacement", signature, write_body([traced], old.tensors, chosen))
+        bodies["replacement"] = write_body([traced], old.tensors, chosen)
     where = module_path(regions[0].outputs[0]) or regions[0].outputs[0].name
     origin = f"{len(regions)} sites, the first at {where}" if len(regions) > 1 else f"the site at {where}"
-    lines = [
-        f"class {cls}({old.group}[{old.index}]):",
-        f'    """Written from the graph: {origin}."""',
-        "",
-        *(f"    # {edit}" for edit in edits),
-        *([""] if edits else []),
-        "    @staticmethod",
-        "    def name():",
-        f'        return "{name}"',
-        "",
-        "    @staticmethod",
-        "    def inputs():",
-        "        return [",
-        *(f"            {example_of(value)}," for value in regions[0].input_values),
-        "        ]",
-        "",
-        *(scalars_method(scalars) if lifted else []),
-        methods,
-    ]
-    return NewVariant(old, tuple(regions), cls, name, tuple(edits), "\n".join(lines).rstrip() + "\n")
+    comments = "".join(f"    # {edit}\n" for edit in edits) + ("\n" if edits else "")
+    head = f'class {cls}({old.group}[{old.index}]):\n    """Written from the graph: {origin}."""\n\n'
+    examples = [example_of(value) for value in regions[0].input_values]
+    methods = methods_text(f'"{name}"', examples, scalars if lifted else {}, signature, bodies)
+    return NewVariant(old, tuple(regions), cls, name, tuple(edits), head + comments + methods)
 
 
 def write_entry_variant(
@@ -140,14 +125,26 @@ def _stem(group: str) -> str:
     return group.removesuffix("Group").strip("_")
 
 
-def scalars_method(stand_ins: Mapping[str, float]) -> list[str]:
-    """The lines of the method scalars(), with an empty one after it."""
-    pairs = ", ".join(f'"{name}": {value}' for name, value in stand_ins.items())
-    return ["    @staticmethod", "    def scalars():", f"        return {{{pairs}}}", ""]
+def methods_text(
+    name: str,
+    examples: Sequence[str],
+    stand_ins: Mapping[str, float],
+    signature: str,
+    bodies: Mapping[str, str],
+) -> str:
+    """The static methods of a pattern class; scalars() only if there are `stand_ins`.
 
-
-def _method(name: str, signature: str, body: Body) -> str:
-    return f"    @staticmethod\n    def {name}({signature}):\n{body.indented(8)}\n\n"
+    `name` and `examples`: expressions of the name and of each example input. `bodies`: name of a function of
+    `signature` -> its statements.
+    """
+    values = {"name": name, "inputs": "\n".join(["[", *(f"    {example}," for example in examples), "]"])}
+    if stand_ins:
+        values["scalars"] = "{" + ", ".join(f'"{key}": {value}' for key, value in stand_ins.items()) + "}"
+    methods = [(f"{method}()", f"return {value}") for method, value in values.items()]
+    methods += [(f"{method}({signature})", body) for method, body in bodies.items()]
+    return "\n".join(
+        f"    @staticmethod\n    def {head}:\n{textwrap.indent(body, ' ' * 8)}\n" for head, body in methods
+    )
 
 
 def _list(group: str, items: Sequence[str]) -> str:

@@ -10,10 +10,10 @@ import torch
 
 from fusionkit.capture.sources import module_path, source_line
 from fusionkit.match.ops import operands
-from fusionkit.match.repairing.new_variants import STAND_INS, example_of, scalars_method
+from fusionkit.match.repairing.new_variants import STAND_INS, example_of, methods_text
 from fusionkit.match.repairing.region import Region, Slot
 from fusionkit.match.repairing.synthesis_ops import TakenOp
-from fusionkit.match.repairing.writing import Body, free_name, parts_to_write, write_body
+from fusionkit.match.repairing.writing import free_name, parts_to_write, write_body
 from fusionkit.pattern_files.naming import FusionNames
 
 _TEMPLATE = '''class {cls}:
@@ -24,24 +24,7 @@ _TEMPLATE = '''class {cls}:
         """Variant for a first argument of `dtype`."""
 
         class Pattern(PatternBase):
-            @staticmethod
-            def name():
-                return f"{cls}_{{dtype}}".replace("torch.", "")
-
-            @staticmethod
-            def inputs():
-                return [
-{inputs}
-                ]
-
-{scalars}            @staticmethod
-            def pattern({signature}):
-{body}
-
-            @staticmethod
-            def replacement({signature}):
-{replacement}
-
+{methods}
         return Pattern
 '''
 
@@ -78,18 +61,23 @@ def _write_form(
     cls = f"{stem}{number if number > 1 else ''}Pattern"
     arguments = argument_names_for(first)
     body = write_body(regions, arguments, scalars)
+    replacement = f"# TODO: put the fused op here; until then this repeats the search part.\n{body}"
+    if taken is not None:
+        replacement = taken.text(arguments, None if taken.eps is None else scalars.get(taken.eps))
     dtype = first.input_values[0].dtype
     defaults = [f"{name}={first.argument(slot)!r}" for slot, name in scalars.items()]
-    stand_ins = dict(zip(scalars.values(), STAND_INS, strict=False))
     where = module_path(first.outputs[0]) or "the model"
+    methods = methods_text(
+        f'f"{cls}_{{dtype}}".replace("torch.", "")',
+        [example_of(value, dtype) for value in first.input_values],
+        dict(zip(scalars.values(), STAND_INS, strict=False)),
+        ", ".join([*arguments, *defaults]),
+        {"pattern": body, "replacement": replacement},
+    )
     text = _TEMPLATE.format(
         cls=cls,
         docstring=f"{len(first.nodes)} nodes of {where} ({source_line(first.outputs[0]) or first.outputs[0].name}).",
-        inputs="\n".join(" " * 20 + f"{example_of(value, dtype)}," for value in first.input_values),
-        scalars=textwrap.indent("\n".join([*scalars_method(stand_ins), ""]), " " * 8) if scalars else "",
-        signature=", ".join([*arguments, *defaults]),
-        body=body.indented(16),
-        replacement=_replacement(body, arguments, scalars, taken),
+        methods=textwrap.indent(methods, " " * 8),
     )
     return WrittenForm(cls, tuple(regions), taken, dtype, text)
 
@@ -127,13 +115,3 @@ def _scalars_of(regions: Sequence[Region]) -> dict[Slot, str]:
     for slot in varying[: len(STAND_INS)]:
         scalars[slot] = free_name("eps", scalars.values())
     return scalars
-
-
-def _replacement(
-    body: Body, arguments: Sequence[str], scalars: dict[Slot, str], taken: TakenOp | None
-) -> str:
-    if taken is None:
-        todo = "# TODO: put the fused op here; until then this repeats the search part.\n"
-        return " " * 16 + todo + body.indented(16)
-    eps = None if taken.eps is None else scalars.get(taken.eps)
-    return textwrap.indent(taken.text(arguments, eps), " " * 16)

@@ -7,7 +7,6 @@ import keyword
 import math
 import operator
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,22 +34,10 @@ _WIDTH = 92
 _MOST_PARTS = 6  # number of variants for one form with a size that no input explains
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """`lines`: the statements, ending with a return. `used`: the arguments that occur in them."""
-
-    lines: tuple[str, ...]
-    used: frozenset[str]
-
-    def indented(self, spaces: int) -> str:
-        """The statements as the body of a function."""
-        return "\n".join(" " * spaces + line for line in self.lines)
-
-
 def write_body(
     regions: Sequence[Region], names: Sequence[str], scalars: Mapping[Slot, str] | None = None
-) -> Body:
-    """The body of a function of `names` (one for each input) that computes what the regions compute.
+) -> str:
+    """The body of a function of `names` (one for each input) that computes what the regions compute, not indented.
 
     The regions have one form and one node order (as from `regions_like`). Literals are those of the graph; a dim is
     computed from the rank if the sites' ranks differ; a size is computed from the inputs if the expression is right
@@ -90,19 +77,17 @@ class _Writer:
         self.scalars = scalars
         first = regions[0]
         self.local: dict[Node, str] = dict(zip(first.inputs, names, strict=True))
-        self.used: set[str] = set()
         shapes = [[value.shape for value in region.input_values] for region in regions]
         self.sizes = list(zip(names, zip(*shapes, strict=True), strict=True))
 
-    def write(self) -> Body:
+    def write(self) -> str:
         lines: list[str] = []
         for index, node in enumerate(self.regions[0].nodes):
             call = self.call(index, node)
             self.local[node] = self.fresh(node)
             lines += _wrapped(f"{self.local[node]} = ", *call)
         outputs = [self.local[node] for node in self.regions[0].outputs]
-        lines.append(f"return {', '.join(outputs)}")
-        return Body(tuple(lines), frozenset(self.used))
+        return "\n".join([*lines, f"return {', '.join(outputs)}"])
 
     def fresh(self, node: Node) -> str:
         """A local name from the op's own, numbered if it is in use."""
@@ -131,15 +116,12 @@ class _Writer:
 
     def argument(self, index: int, nodes: list[Node], label: str, values: list[Any]) -> str:
         if (index, label) in self.scalars:
-            self.used.add(self.scalars[index, label])
             return self.scalars[index, label]
         return self.literal(nodes, label, values, None)
 
     def literal(self, nodes: list[Node], label: str, values: list[Any], position: int | None) -> str:
         first = values[0]
         if isinstance(first, Node) and not is_number(first):
-            if first in self.regions[0].inputs:
-                self.used.add(self.local[first])
             return self.local[first]
         if isinstance(first, list | tuple):
             columns = [[value[i] for value in values] for i in range(len(first))]
