@@ -11,14 +11,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
 from fusionkit.match.explanation.calls import Calls
-from fusionkit.match.explanation.costs import ODD, SHARED, STRANGE
-from fusionkit.match.explanation.moves import Move, Moves, Node, Obligation, Step
+from fusionkit.match.explanation.moves import ODD, SHARED, STRANGE, Move, Moves, Node, Obligation, Step
 
 _MOST_STATES = 2000
 
@@ -44,8 +43,7 @@ class Alignment:
         return tuple(dict.fromkeys([*self.pairs.values(), *own]))
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(NamedTuple):
     cost: float
     open: tuple[Obligation, ...]
     pairs: Mapping[Node, Node]
@@ -59,9 +57,9 @@ class Aligner:
     def __init__(self, pattern: torch.fx.Graph, graph: Calls, stand_ins: Sequence[float] = ()) -> None:
         self.outputs = outputs_of(pattern)
         self.size = sum(1 for node in pattern.nodes if node.op == "call_function")
-        self._calls = Calls(tuple(stand_ins))
+        self._calls = Calls(stand_ins)
         self._graph = graph
-        self._moves = Moves(self._calls, graph)
+        self._moves = Moves(pattern.nodes, self._calls, graph)
         self._heights: dict[Node, int] = {}
         for node in reversed(list(pattern.nodes)):
             above = [self._heights[user] + 1 for user in node.users if user in self._heights]
@@ -92,9 +90,7 @@ class Aligner:
             if place is None:
                 continue
             roots.append((output, place))
-            state = self._search(
-                _State(state.cost, ((output, place, 0),), state.pairs, state.bindings, state.steps), limit
-            )
+            state = self._search(state._replace(open=((output, place, 0),)), limit)
         if state is None:
             return None
         steps = tuple(dict.fromkeys(state.steps))
@@ -105,14 +101,9 @@ class Aligner:
         if output in state.pairs:
             return state.pairs[output]
         below = [state.pairs.get(node) or state.bindings.get(node) for _, node in self._calls[output].nodes]
-        users = [
-            user
-            for node in below
-            if isinstance(node, Node)
-            for user in node.users
-            if user.op == "call_function"
-        ]
-        return min(users, key=lambda user: self._moves.bound(output, user), default=None)
+        users = [user for node in below if isinstance(node, Node) for user in node.users]
+        calls = [user for user in users if user.op == "call_function"]
+        return min(calls, key=lambda user: self._moves.bound(output, user), default=None)
 
     def _search(self, start: _State, limit: float) -> _State | None:
         order = itertools.count()
@@ -146,16 +137,24 @@ class Aligner:
         return state.cost + max(bounds, default=0.0)
 
     def _followers(self, state: _State) -> list[_State]:
-        (p, g, passed), rest = state.open[0], state.open[1:]
-        if p.op == "placeholder":
-            return self._bind(state, p, g, passed, rest)
-        if p in state.pairs:
-            if state.pairs[p] is g:
-                return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
-            return self._clash(state, p, g, passed, rest)
-        return [self._after(state, move, rest) for move in self._moves.of(p, g, passed)]
+        (p, g, passed), state = state.open[0], state._replace(open=state.open[1:])
+        is_argument = p.op == "placeholder"
+        known = (state.bindings if is_argument else state.pairs).get(p)
+        if known is g:
+            return [state]
+        if known is not None:
+            moves = [*self._moves.pass_graph(p, g, passed)]
+            moves += [] if is_argument else self._moves.pass_pattern(p, g, self._graph[g])
+            first = [self._clash(state, p, g, known)]
+        elif is_argument:
+            moves = [*self._moves.pass_graph(p, g, passed)] if len(p.users) > 1 else []
+            cost = state.cost + (ODD if _is_odd(p, g) else 0.0)
+            first = [state._replace(cost=cost, bindings={**state.bindings, p: g})]
+        else:
+            moves, first = [*self._moves.of(p, g, passed)], []
+        return [*first, *(self._after(state, move) for move in moves)]
 
-    def _after(self, state: _State, move: Move, rest: tuple[Obligation, ...]) -> _State:
+    def _after(self, state: _State, move: Move) -> _State:
         cost, steps, pairs, bindings = state.cost + move.cost, move.steps, state.pairs, state.bindings
         if move.pair is not None:
             p, g = move.pair
@@ -166,36 +165,12 @@ class Aligner:
             pairs = {**pairs, p: g}
         if move.constants:
             bindings = {**bindings, **dict(move.constants)}
-        return _State(cost, (*move.then, *rest), pairs, bindings, (*state.steps, *steps))
+        return _State(cost, (*move.then, *state.open), pairs, bindings, (*state.steps, *steps))
 
-    def _bind(
-        self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
-    ) -> list[_State]:
-        """Bind a pattern argument to `g`; an argument used twice must have the same node both times."""
-        known = state.bindings.get(p)
-        if known is g:
-            return [_State(state.cost, rest, state.pairs, state.bindings, state.steps)]
-        deeper = [self._after(state, move, rest) for move in self._moves.pass_graph(p, g, passed)]
-        if known is None:
-            cost = state.cost + (ODD if _is_odd(p, g) else 0.0)
-            here = _State(cost, rest, state.pairs, {**state.bindings, p: g}, state.steps)
-            return [here, *(deeper if len(p.users) > 1 else ())]
+    def _clash(self, state: _State, p: Node, g: Node, known: Any) -> _State:
+        """The state where the pattern uses `p` twice and the graph has `known` at the first use and `g` at the next."""
         cost = state.cost + (SHARED if isinstance(known, Node) and twins(known, g) else STRANGE)
-        clash = _State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))
-        return [clash, *deeper]
-
-    def _clash(
-        self, state: _State, p: Node, g: Node, passed: int, rest: tuple[Obligation, ...]
-    ) -> list[_State]:
-        """Followers where the pattern uses one node twice and the graph has another node at the second use."""
-        cost = state.cost + (SHARED if twins(state.pairs[p], g) else STRANGE)
-        followers = [_State(cost, rest, state.pairs, state.bindings, (*state.steps, Step("shared", p, g)))]
-        for move in (
-            *self._moves.pass_graph(p, g, passed),
-            *self._moves.pass_pattern(p, g, self._graph[g]),
-        ):
-            followers.append(self._after(state, move, rest))
-        return followers
+        return state._replace(cost=cost, steps=(*state.steps, Step("shared", p, g)))
 
 
 def _is_odd(p: Node, g: Node) -> bool:

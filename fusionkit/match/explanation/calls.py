@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,29 +33,24 @@ class Call:
     literals: dict[str, Any]
 
 
-class Calls:
+class Calls(dict[torch.fx.Node, Call]):
     """Reads each node once; `stand_ins`: literals of the pattern's trace that stand for its scalar arguments."""
 
-    def __init__(self, stand_ins: tuple[float, ...] = ()) -> None:
-        self._known: dict[torch.fx.Node, Call] = {}
-        self._stand_ins = stand_ins
+    def __init__(self, stand_ins: Iterable[float] = ()) -> None:
+        super().__init__()
+        self._stand_ins = tuple(stand_ins)
 
-    def __getitem__(self, node: torch.fx.Node) -> Call:
-        known = self._known.get(node)
-        if known is None:
-            known = self._known[node] = self._read(node)
-        return known
-
-    def _read(self, node: torch.fx.Node) -> Call:
+    def __missing__(self, node: torch.fx.Node) -> Call:
         name, is_call = packet(node), node.op == "call_function"
         named = operands(node) if is_call else {}
-        return Call(
+        self[node] = call = Call(
             packet=name,
             is_call=is_call,
             is_cast=is_call and name in CASTS,
             nodes=tuple((label, value) for label, value in named.items() if isinstance(value, torch.fx.Node)),
             literals={label: value for label, value in named.items() if not isinstance(value, torch.fx.Node)},
         )
+        return call
 
     def stands_in(self, value: Any) -> bool:
         """Whether a literal of the pattern matches any value, as a scalar argument's stand-in or an Ignored()."""

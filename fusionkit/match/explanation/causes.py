@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.fx
-
 from fusionkit.capture.sources import source_line
 from fusionkit.encoding import Result
 from fusionkit.match.explanation.differences import Difference
@@ -58,28 +56,22 @@ class Cause(Result):
 
 def cause_of(difference: Difference, edit: str | None = None) -> Cause:
     """A difference of the alignment as a cause, with sources, fix and edit."""
+    p, g = difference.pattern_node, difference.graph_node
     return Cause(
         type=difference.type,
-        pattern_node=_name(difference.pattern_node),
-        graph_node=_name(difference.graph_node),
+        pattern_node="" if p is None else p.name,
+        graph_node="" if g is None else g.name,
         expected=difference.expected,
         actual=difference.actual,
-        pattern_source=source_line(difference.pattern_node) if difference.pattern_node is not None else "",
-        graph_source=source_line(difference.graph_node) if difference.graph_node is not None else "",
+        pattern_source="" if p is None else source_line(p),
+        graph_source="" if g is None else source_line(g),
         fix=_fix_of(difference),
         edit=edit,
     )
 
 
 # Ops whose operands commute.
-_COMMUTATIVE = (
-    "aten.add",
-    "aten.mul",
-    "aten.maximum",
-    "aten.minimum",
-    "aten.logical_and",
-    "aten.bitwise_and",
-)
+_COMMUTATIVE = [f"aten.{op}" for op in ("add", "mul", "maximum", "minimum", "logical_and", "bitwise_and")]
 
 
 def _fix_of(difference: Difference) -> str:
@@ -94,12 +86,6 @@ def _fix_of(difference: Difference) -> str:
     return FIXES[difference.type]
 
 
-def plain_cause(
-    kind: str, *, graph_node: str = "", pattern_node: str = "", expected: str, actual: str
-) -> Cause:
+def plain_cause(kind: str, expected: str, actual: str, graph_node: str = "", pattern_node: str = "") -> Cause:
     """A cause without an alignment, such as a flag or an earlier pattern."""
     return Cause(kind, pattern_node, graph_node, expected, actual, "", "", FIXES[kind])
-
-
-def _name(node: torch.fx.Node | None) -> str:
-    return "" if node is None else node.name

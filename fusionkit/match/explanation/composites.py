@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fusionkit.match.ops import CASTS, packet
 
@@ -19,11 +18,10 @@ from fusionkit.match.ops import CASTS, packet
 _TRACE_ERRORS = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, LookupError)
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
-    """An op's decomposition aligned with nodes. `operands`: operand number -> node; `members`: nodes of the parts."""
+class Laid(NamedTuple):
+    """An op's decomposition aligned with nodes. `operands`: the op's operands and their nodes; `members`: the parts."""
 
-    operands: Mapping[int, torch.fx.Node]
+    operands: list[tuple[torch.fx.Node, torch.fx.Node]]
     members: tuple[torch.fx.Node, ...]
 
 
@@ -33,10 +31,7 @@ def is_made_of(whole: Sequence[torch.fx.Node], parts: Sequence[torch.fx.Node]) -
     calls = [node for node in whole if packet(node) not in CASTS]
     if len(calls) != 1 or not wanted or wanted == {packet(calls[0])}:
         return False
-    return any(
-        wanted <= {_name(node) for node in graph.nodes if node.op == "call_function"}
-        for graph in parts_of(calls[0])
-    )
+    return any(wanted <= _ops(graph) for graph in parts_of(calls[0]))
 
 
 def is_same_in_prims(one: torch.fx.Node, other: torch.fx.Node) -> bool:
@@ -51,11 +46,7 @@ def wholes_of(parts: Sequence[torch.fx.Node], graph: Sequence[torch.fx.Node]) ->
     lacking = {_name(node) for node in parts} - set(there)
     if not lacking:
         return []
-    return [
-        packet(node)
-        for node in there.values()
-        if any(lacking & {_name(n) for n in made.nodes if n.op == "call_function"} for made in parts_of(node))
-    ]
+    return [packet(n) for n in there.values() if any(lacking & _ops(graph) for graph in parts_of(n))]
 
 
 def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:
@@ -68,8 +59,8 @@ def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:
             partners: dict[torch.fx.Node, torch.fx.Node] = {}
             passed: list[torch.fx.Node] = []
             if _lay(root, end, partners, passed if over_casts else None):
-                places = graph.find_nodes(op="placeholder")
-                operands = {index: partners[place] for index, place in enumerate(places) if place in partners}
+                places = zip(whole.all_input_nodes, graph.find_nodes(op="placeholder"), strict=False)
+                operands = [(operand, partners[place]) for operand, place in places if place in partners]
                 parts = (node for part, node in partners.items() if part.op == "call_function")
                 return Laid(operands, (*parts, *dict.fromkeys(passed)))
     return None
@@ -137,10 +128,11 @@ def _tables(target: torch._ops.OpOverload) -> list[dict[Any, Callable[..., Any]]
 def _decomposed(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> torch.fx.Graph | None:
     target: Any = node.target
     operands = node.all_input_nodes
-    if not all(_traceable(operand.meta.get("val")) for operand in operands):
+    values = [operand.meta.get("val") for operand in operands]
+    if not all(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(values)):
         return None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        tensors = [_fresh(operand.meta["val"]) for operand in operands]
+        tensors = tree_map(_fresh, values)
         place = {operand: index for index, operand in enumerate(operands)}
 
         def call(*given: Any) -> Any:
@@ -154,14 +146,11 @@ def _decomposed(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> to
         except _TRACE_ERRORS:
             return None
     graph.eliminate_dead_code()
-    names = {_name(n) for n in graph.nodes if n.op == "call_function"} - {"operator.getitem"}
-    return None if names <= {_name(node)} else graph
+    return None if _ops(graph) <= {_name(node), "operator.getitem"} else graph
 
 
-def _traceable(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) or (
-        isinstance(value, tuple | list) and all(isinstance(item, torch.Tensor) for item in value)
-    )
+def _ops(graph: torch.fx.Graph) -> set[str]:
+    return {_name(node) for node in graph.nodes if node.op == "call_function"}
 
 
 def _name(node: torch.fx.Node) -> str:
@@ -170,12 +159,6 @@ def _name(node: torch.fx.Node) -> str:
     return "cast" if name in CASTS else name.replace("prims.", "aten.")
 
 
-def _fresh(value: Any) -> Any:
-    return tree_map(
-        lambda item: torch.empty(_sizes(item), dtype=item.dtype) if isinstance(item, torch.Tensor) else item,
-        value,
-    )
-
-
-def _sizes(tensor: torch.Tensor) -> list[int]:
-    return [size if type(size) is int else 2 for size in tensor.shape]
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    """An empty tensor of this dtype and shape, 2 for each symbolic size."""
+    return torch.empty([size if type(size) is int else 2 for size in tensor.shape], dtype=tensor.dtype)

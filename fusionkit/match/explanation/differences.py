@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,10 @@ class Surroundings:
     """Facts besides the alignment that decide a difference's type.
 
     `present`: op packets of the whole graph. `stands_in`: whether a literal of the pattern matches any value.
-    `outputs`: the pattern's output nodes.
     """
 
-    present: frozenset[str]
+    present: Container[str]
     stands_in: Callable[[Any], bool]
-    outputs: tuple[Node, ...]
 
 
 def structural_differences(alignment: Alignment, around: Surroundings) -> list[Difference]:
@@ -44,13 +42,13 @@ def structural_differences(alignment: Alignment, around: Surroundings) -> list[D
     while steps:
         group = _steps_with(steps[0], steps)
         steps = [step for step in steps if step not in group]
-        differences.extend(_of_group(group, alignment, around))
+        differences += _of_step(group[0], alignment, around) if len(group) == 1 else [_of_group(group)]
     for p, g in alignment.pairs.items():
         if p.target != g.target and packet(p) == packet(g):
             differences.append(Difference("overload", p, g, str(p.target), str(g.target)))
         if packet(p) == packet(g):
-            differences.extend(_call_structure(p, g, around.stands_in))
-    differences.extend(_user_differences(alignment, differences, around))
+            differences += _call_structure(p, g, around.stands_in)
+    differences += _user_differences(alignment, differences)
     return _in_order(list(dict.fromkeys(differences)), alignment)
 
 
@@ -59,49 +57,33 @@ def _steps_with(first: Step, steps: Sequence[Step]) -> list[Step]:
     changed = [step for step in steps if step.kind in ("substitute", "pattern_only", "graph_only")]
     if first not in changed:
         return [first]
-    near = [step for step in changed if step is first or _adjacent(first, step, changed)]
-    ours = list(dict.fromkeys(step.p for step in near if step.kind != "graph_only"))
-    theirs = list(
-        dict.fromkeys(step.g for step in near if step.kind != "pattern_only" and step.g is not None)
-    )
-    if is_made_of(ours, theirs) or is_made_of(theirs, ours):
-        return near
-    return [first]
-
-
-def _adjacent(first: Step, other: Step, changed: Sequence[Step]) -> bool:
-    """Whether two deviations are connected, directly or through others."""
     reached, front = {first}, [first]
     while front:
-        step = front.pop()
-        for candidate in changed:
-            if candidate not in reached and _touch(step, candidate):
-                reached.add(candidate)
-                front.append(candidate)
-    return other in reached
+        more = [step for step in changed if step not in reached and _touch(front[-1], step)]
+        front = [*front[:-1], *more]
+        reached.update(more)
+    near = [step for step in changed if step in reached]
+    ours, theirs = _sides(near)
+    return near if is_made_of(ours, theirs) or is_made_of(theirs, ours) else [first]
 
 
 def _touch(one: Step, other: Step) -> bool:
-    nodes = {one.p, one.g}
-    near = {
-        neighbour
-        for node in nodes
-        if node is not None
-        for neighbour in (node, *node.all_input_nodes, *node.users)
-    }
+    nodes = [node for node in (one.p, one.g) if node is not None]
+    near = {neighbour for node in nodes for neighbour in (node, *node.all_input_nodes, *node.users)}
     return (other.p in near and other.p.op == "call_function") or other.g in near
 
 
-def _of_group(group: Sequence[Step], alignment: Alignment, around: Surroundings) -> list[Difference]:
-    if len(group) == 1:
-        return _of_step(group[0], alignment, around)
-    ours = list(dict.fromkeys(step.p for step in group if step.kind != "graph_only"))
-    theirs = list(
-        dict.fromkeys(step.g for step in group if step.kind != "pattern_only" and step.g is not None)
-    )
-    expected = ", ".join(describe(node) for node in ours)
-    actual = ", ".join(describe(node) for node in theirs)
-    return [Difference("decomposition", _top(ours), _top(theirs), expected, actual)]
+def _sides(group: Sequence[Step]) -> tuple[list[Node], list[Node]]:
+    """The nodes of a group of deviations: those of the pattern, and those of the graph."""
+    ours = dict.fromkeys(step.p for step in group if step.kind != "graph_only")
+    theirs = dict.fromkeys(step.g for step in group if step.kind != "pattern_only" and step.g is not None)
+    return list(ours), list(theirs)
+
+
+def _of_group(group: Sequence[Step]) -> Difference:
+    ours, theirs = _sides(group)
+    expected, actual = (", ".join(map(describe, nodes)) for nodes in (ours, theirs))
+    return Difference("decomposition", _top(ours), _top(theirs), expected, actual)
 
 
 def _top(nodes: Sequence[Node]) -> Node | None:
@@ -118,22 +100,19 @@ def _of_step(step: Step, alignment: Alignment, around: Surroundings) -> list[Dif
         kind = "dtype_path" if is_cast(p) else _foreign(p, around) or "missing_node"
         return [Difference(kind, p, g, describe(p), actual)]
     if step.kind == "graph_only" and g is not None:
-        kind = "dtype_path" if is_cast(g) else "missing_node"
-        return [
-            Difference(
-                kind, _consumer(p, g, alignment), g, "no cast" if is_cast(g) else "no node", describe(g)
-            )
-        ]
+        kind, expected = ("dtype_path", "no cast") if is_cast(g) else ("missing_node", "no node")
+        return [Difference(kind, _consumer(p, g, alignment), g, expected, describe(g))]
     if step.kind == "composite" and g is not None:
         parts = ", ".join(describe(node) for node in step.members)
         whole = p if p not in step.members else g
         texts = (describe(p), parts) if whole is p else (parts, describe(g))
         return [Difference("decomposition", p, g, *texts)]
     if step.kind == "order" and g is not None:
-        lists = _operand_list(p), _operand_list(g)
-        if lists[0] == lists[1]:
-            lists = _operand_names(p), _operand_names(g)
-        return [Difference("argument_order", p, g, *lists)]
+        sides = [[value for value in operands(n).values() if isinstance(value, Node)] for n in (p, g)]
+        expected, actual = (f"({', '.join(map(describe, nodes))})" for nodes in sides)
+        if expected == actual:
+            expected, actual = (f"({', '.join(node.name for node in nodes)})" for nodes in sides)
+        return [Difference("argument_order", p, g, expected, actual)]
     if step.kind == "held":
         actual = "" if g is None else f"{g.op} {g.name}"
         return [Difference("parameter_source", p, g, f"tensor {p.target} held by the pattern", actual)]
@@ -160,7 +139,7 @@ def _foreign(p: Node, around: Surroundings) -> str | None:
         return None
     if _space(p) not in ("aten", "operator"):
         return "decomposition"
-    return "root_not_indexed" if p in around.outputs else None
+    return "root_not_indexed" if _is_output(p) else None
 
 
 def _shared(p: Node, g: Node | None, alignment: Alignment) -> Difference:
@@ -175,36 +154,27 @@ def _shared(p: Node, g: Node | None, alignment: Alignment) -> Difference:
 def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[Difference]:
     """Literal arguments that only one side has, without the graph's extra keywords, which the matcher ignores."""
     ours, theirs = operands(p), operands(g)
-    lacking = [label for label in ours if label not in theirs and not isinstance(ours[label], Node)]
-    differences = [
-        Difference("kwargs_structure", p, g, f"{label}={_short(ours[label])}", "absent", label)
-        for label in lacking
-        if not stands_in(ours[label])
+    lacking = {label: value for label, value in ours.items() if label not in theirs and not stands_in(value)}
+    more = {label: value for label, value in theirs.items() if label not in ours and label not in g.kwargs}
+    texts = [(label, f"{label}={_short(value)}", "absent", value) for label, value in lacking.items()]
+    texts += [(label, f"no {label}", f"{label}={_short(value)}", value) for label, value in more.items()]
+    return [
+        Difference("kwargs_structure", p, g, expected, actual, label)
+        for label, expected, actual, value in texts
+        if not isinstance(value, Node)
     ]
-    more = [
-        label
-        for label in theirs
-        if label not in ours and label not in g.kwargs and not isinstance(theirs[label], Node)
-    ]
-    differences += [
-        Difference("kwargs_structure", p, g, f"no {label}", f"{label}={_short(theirs[label])}", label)
-        for label in more
-    ]
-    return differences
 
 
-def _user_differences(
-    alignment: Alignment, differences: Sequence[Difference], around: Surroundings
-) -> list[Difference]:
+def _user_differences(alignment: Alignment, differences: Sequence[Difference]) -> list[Difference]:
     """Inner nodes with users outside the pattern, unless another difference explains those users."""
     taken = set(alignment.graph_nodes)
     explained = {difference.graph_node for difference in differences}
     extra = []
     for p, g in alignment.pairs.items():
-        if p in around.outputs or p.meta.get("many_users") or len(g.users) == len(p.users):
+        if _is_output(p) or p.meta.get("many_users") or len(g.users) <= len(p.users):
             continue
         outside = [user for user in g.users if user not in taken and user not in explained]
-        if len(g.users) <= len(p.users) or not outside or any(_copies(user, taken) for user in outside):
+        if not outside or any(twins(user, node) for user in outside for node in taken):
             continue
         if any(d.type in ("decomposition", "missing_node") and d.graph_node in g.users for d in differences):
             continue
@@ -213,8 +183,8 @@ def _user_differences(
     return extra
 
 
-def _copies(user: Node, taken: set[Node]) -> bool:
-    return any(twins(user, node) for node in taken)
+def _is_output(p: Node) -> bool:
+    return any(user.op == "output" for user in p.users)
 
 
 def _in_order(differences: list[Difference], alignment: Alignment) -> list[Difference]:
@@ -230,18 +200,6 @@ def _consumer(p: Node, g: Node, alignment: Alignment) -> Node:
         if other in g.users and p in one.all_input_nodes:
             return one
     return p
-
-
-def _operand_list(node: Node) -> str:
-    return f"({', '.join(describe(operand) for operand in _nodes_of(node))})"
-
-
-def _operand_names(node: Node) -> str:
-    return f"({', '.join(operand.name for operand in _nodes_of(node))})"
-
-
-def _nodes_of(node: Node) -> list[Node]:
-    return [value for value in operands(node).values() if isinstance(value, Node)]
 
 
 def _standing(g: Node | None) -> str:

@@ -36,7 +36,7 @@ class EntryVariant(Variant):
         self.name = entry_name(entry)
         self.scalars = {}
         self.unmatchable = None
-        self._raised = None
+        self.raised = None
         self._refusal = None
         self._checked = False
         self._entry = entry

@@ -11,16 +11,12 @@ from fusionkit.capture.sources import module_path, source_line
 from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError
 from fusionkit.match.explanation.align import outputs_of
+from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.causes import Cause, cause_of, plain_cause
-from fusionkit.match.explanation.differences import (
-    Difference,
-    Surroundings,
-    structural_differences,
-)
-from fusionkit.match.explanation.edits import edit_of
+from fusionkit.match.explanation.differences import Difference, Surroundings, structural_differences
 from fusionkit.match.explanation.literal_differences import cast_at_entry, literal_differences
 from fusionkit.match.explanation.refusals import refused_by_matcher
-from fusionkit.match.explanation.rows import AlignedRow, aligned_rows
+from fusionkit.match.explanation.rows import AlignedRow, aligned_rows, edit_of
 from fusionkit.match.explanation.site_search import BUDGETS, Place, Places
 from fusionkit.match.explanation.variants import Answer, Variant
 from fusionkit.match.ops import FORM_OPS, describe, packet
@@ -74,11 +70,11 @@ class Explainer:
     ) -> SiteExplanation:
         """Explain the `ordinal`-th of `of` missed sites of module path `module`; `skip`: nodes of matches."""
         every = self._all(skip)
-        exact = [place for place, paths in every if module in paths] or [
-            place for place, paths in every if any(below(path, module) for path in paths)
-        ]
-        if not exact:
-            exact = self._below(module, skip)
+        exact = (
+            [place for place, paths in every if module in paths]
+            or [place for place, paths in every if any(below(path, module) for path in paths)]
+            or self._below(module, skip)
+        )
         if not exact:
             return self._without_place(module, skip)
         nearest = sorted(exact, key=lambda place: place.likeness)[: max(of, 1)]
@@ -96,14 +92,8 @@ class Explainer:
         if answer.stage in ("hit", "check"):  # it matches by itself, so an earlier pattern is the first cause
             causes = [*self._consumed(place), *causes]
         if not causes:
-            causes.append(
-                plain_cause(
-                    "unexplained",
-                    graph_node=root.name,
-                    expected="a match",
-                    actual=f"refused by the matcher: {answer.said}"[:300],
-                )
-            )
+            actual = f"refused by the matcher: {answer.said}"[:300]
+            causes.append(plain_cause("unexplained", "a match", actual, root.name))
         return SiteExplanation(
             root.name,
             module_path(root),
@@ -124,7 +114,7 @@ class Explainer:
         refusals = refused_by_matcher(variant, alignment, answer)
         if refusals and variant.unmatchable is None:
             return refusals
-        around = Surroundings(frozenset(self._places.present), variant.stands_in, outputs_of(variant.graph))
+        around = Surroundings(self._places.present, Calls(variant.scalars.values()).stands_in)
         structural = structural_differences(alignment, around)
         try:
             specific = variant.retrace(alignment.bindings)
@@ -132,35 +122,29 @@ class Explainer:
             raise
         except USER_CODE_ERRORS:
             specific = None
-        literal = literal_differences(alignment, specific, variant.stands_in)
+        literal = literal_differences(alignment, specific, around.stands_in)
         differences = [*refusals, *structural, *literal]
         entry = cast_at_entry(alignment)
         known = {difference.graph_node for difference in differences}
-        return (
-            differences
-            if entry is None or not differences or entry.graph_node in known
-            else [*differences, entry]
-        )
+        if entry is None or not differences or entry.graph_node in known:
+            return differences
+        return [*differences, entry]
 
     def _consumed(self, place: Place) -> list[Cause]:
         for p, g in place.alignment.pairs.items():
             if g.name in self._taken:
-                return [
-                    plain_cause(
-                        "consumed_earlier",
-                        graph_node=g.name,
-                        pattern_node=p.name,
-                        expected="a free node",
-                        actual=f"taken by {self._taken[g.name]}",
-                    )
-                ]
+                actual = f"taken by {self._taken[g.name]}"
+                return [plain_cause("consumed_earlier", "a free node", actual, g.name, p.name)]
         return []
 
     def _all(self, skip: frozenset[str]) -> list[tuple[Place, frozenset[str]]]:
         """Every place outside `skip` with the modules of its nodes, cached for all missed sites."""
         if skip not in self._places_without:
             free = [node for node in self._places.nodes if node.name not in skip]
-            self._places_without[skip] = [(place, place.modules) for place in self._places.find(free)]
+            self._places_without[skip] = [
+                (place, frozenset(map(module_path, place.alignment.graph_nodes)))
+                for place in self._places.find(free)
+            ]
         return self._places_without[skip]
 
     def _below(self, module: str, skip: frozenset[str]) -> list[Place]:
@@ -181,14 +165,11 @@ class Explainer:
         root = outputs_of(variant.graph)[0]
         seen = dict.fromkeys(describe(node) for node in calls if packet(node) not in FORM_OPS)
         if not calls:
-            cause = plain_cause(
-                "root_not_indexed", expected=describe(root), actual="no node of this module in the graph"
-            )
+            actual = "no node of this module in the graph"
+            cause = plain_cause("root_not_indexed", describe(root), actual)
             return SiteExplanation("", module, "", "miss", variant.name, (cause,), near=False)
-        difference = Difference(
-            "decomposition", root, calls[0], describe(root), ", ".join(seen) or describe(calls[0])
-        )
-        cause = cause_of(difference)
+        actual = ", ".join(seen) or describe(calls[0])
+        cause = cause_of(Difference("decomposition", root, calls[0], describe(root), actual))
         where = source_line(calls[0])
         return SiteExplanation(calls[0].name, module, where, "miss", variant.name, (cause,), near=False)
 

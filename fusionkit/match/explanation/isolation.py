@@ -92,22 +92,14 @@ def isolate(
     called = _called(variant)
     for position, node in enumerate(called):
         inside = _cone(node)
-        used = [
-            called.index(one) for one in called if one in inside and any(u not in inside for u in one.users)
-        ]
-        names = [
-            name
-            for name, place in zip(variant.arguments, variant.placeholders, strict=True)
-            if place in inside or name in _scalars(inside, variant)
-        ]
+        used = [i for i, one in enumerate(called) if one in inside and not inside.issuperset(one.users)]
+        scalars = _scalars(inside, variant)
+        places = zip(variant.arguments, variant.placeholders, strict=True)
+        names = [name for name, place in places if place in inside or name in scalars]
+        prefix = _prefix(variant, [position, *(p for p in used if p != position)], names)
         note, hits = "", 0
         try:
-            hits = _count(
-                graphs,
-                _prefix(variant, [position, *(p for p in used if p != position)], names),
-                trace,
-                device,
-            )
+            hits = _count(graphs, prefix, trace, device)
         except UnmatchableError as error:
             note = str(error)
         calls = sum(1 for item in inside if item.op == "call_function")
@@ -256,12 +248,12 @@ def isolate_capture(
     groups = trial_groups(path) if path is not None else enabled_groups(select_patterns((str(pattern),)))
     trace = make_tracer(decomposition_table(capture.decompositions), sources=True)
     device = device_of(graphs)
-    isolations = []
-    for name, group in groups.items():
-        count = capture.counts.get(name)
-        sites = None if count is None else count.expected
-        for item in group:
-            isolations.append(isolate(graphs, Variant(item, trace, device), trace, device, sites))
+    sites = {name: count.expected for name, count in capture.counts.items()}
+    isolations = [
+        isolate(graphs, Variant(item, trace, device), trace, device, sites.get(name))
+        for name, group in groups.items()
+        for item in group
+    ]
     isolations.sort(key=lambda item: (item.falls_at is not None, -_reached(item)))
     return IsolationReport(str(pattern), window, tuple(isolations))
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.fx
 
 from fusionkit.match.explanation.align import Alignment
 from fusionkit.match.explanation.differences import Difference
-from fusionkit.match.explanation.literal_types import differs, literal_type, same_from_end
 from fusionkit.match.explanation.moves import Node
 from fusionkit.match.ops import describe, is_cast, operands, packet
+
+DIMS = ("dim", "dims", "dim0", "dim1", "start_dim", "end_dim")
+_SIZES = ("size", "shape", "normalized_shape", "split_size", "split_sizes", "repeats", "start", "end", "step")
+_KEYWORDS = ("device", "layout", "memory_format", "pin_memory", "non_blocking")
 
 
 def literal_differences(
@@ -33,23 +35,19 @@ def literal_differences(
             if isinstance(first, Node) or stands_in(first) or label not in theirs:
                 continue
             expected, actual = again.get(label, first), theirs[label]
-            kind = literal_type(label, expected)
+            kind = _literal_type(label, expected)
             if specific is None and (
-                kind == "dynamic_shape" or (kind == "dim_literal" and same_from_end(p, g, expected, actual))
+                kind == "dynamic_shape" or (kind == "dim_literal" and _same_from_end(p, g, expected, actual))
             ):
                 continue
             if isinstance(actual, Node):
-                differences.append(
-                    Difference("scalar_literal", p, g, repr(expected), f"tensor {actual.name}", label)
-                )
-            elif differs(expected, actual):
-                entry = (
-                    cast_at_entry(alignment) if kind == "dtype_path" and not differs(first, actual) else None
-                )
-                if entry is not None:
-                    differences.append(entry)
-                    continue
-                differences.append(Difference(kind, p, g, repr(expected), repr(actual), label))
+                texts = repr(expected), f"tensor {actual.name}"
+                differences.append(Difference("scalar_literal", p, g, *texts, label))
+            elif _differs(expected, actual):
+                at_entry = kind == "dtype_path" and not _differs(first, actual)
+                entry = cast_at_entry(alignment) if at_entry else None
+                own = Difference(kind, p, g, repr(expected), repr(actual), label)
+                differences.append(own if entry is None else entry)
     return differences
 
 
@@ -64,3 +62,42 @@ def cast_at_entry(alignment: Alignment) -> Difference | None:
         if ours.dtype != theirs.dtype:
             return Difference("dtype_path", p, g, "no cast", describe(g))
     return None
+
+
+def _literal_type(label: str, value: Any) -> str:
+    """dim_literal, dynamic_shape, dtype_path, kwargs_structure or scalar_literal, by argument name and value type."""
+    if isinstance(value, torch.dtype) or label == "dtype":
+        return "dtype_path"
+    if label in DIMS:
+        return "dim_literal"
+    if label in _SIZES:
+        return "dynamic_shape"
+    return "kwargs_structure" if label in _KEYWORDS else "scalar_literal"
+
+
+def _differs(expected: Any, actual: Any) -> bool:
+    """Whether two literals differ for torch's matcher: lists equal tuples, symbolic sizes compare by expression."""
+    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        return len(expected) != len(actual) or any(
+            _differs(a, b) for a, b in zip(expected, actual, strict=True)
+        )
+    if isinstance(actual, torch.SymInt) or isinstance(expected, torch.SymInt):
+        return str(expected) != str(actual)
+    return bool(expected != actual)
+
+
+def _same_from_end(p: Node, g: Node, expected: Any, actual: Any) -> bool:
+    """Whether two dims, or lists of dims, are the same dims counted from the end of tensors of two ranks."""
+    ranks = [_rank(node) for node in (p, g)]
+    ours, theirs = ([value] if isinstance(value, int) else list(value) for value in (expected, actual))
+    if None in ranks or ranks[0] == ranks[1] or len(ours) != len(theirs):
+        return not _differs(expected, actual)
+    return all(
+        a == b or (a >= 0 and b >= 0 and a - (ranks[0] or 0) == b - (ranks[1] or 0))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _rank(node: Node) -> int | None:
+    value = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
+    return value.dim() if isinstance(value, torch.Tensor) else None

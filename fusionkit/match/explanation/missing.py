@@ -144,23 +144,6 @@ def _as_switched_off(report: ExplainReport, off: Cause, counts: Mapping[str, Exp
     return ExplainReport(report.pattern, entry, (*lost, *missed), report.idle)
 
 
-def _with_refusal(item: SiteExplanation, matching: Matching, pattern: str) -> SiteExplanation:
-    """The explanation with the refusal of a match at this site, if any, as its first cause."""
-    refused = [
-        m for m in matching.of(pattern) if m.status == "refused" and item.module in (m.module, *m.modules)
-    ]
-    if not refused or any(cause.type == "extra_check" for cause in item.causes):
-        return item
-    cause = plain_cause(
-        "extra_check",
-        graph_node=refused[0].anchor,
-        expected="a replacement that fits here",
-        actual=str(refused[0].reason),
-    )
-    others = tuple(cause for cause in item.causes if cause.type != "unexplained")
-    return dataclasses.replace(item, pattern=refused[0].variant, causes=(cause, *others))
-
-
 class Explainers:
     """The explainers of one pattern, one for each graph, created on first use."""
 
@@ -175,27 +158,34 @@ class Explainers:
 
     def missing(self, modules: Sequence[str]) -> list[SiteExplanation]:
         """One explanation for each missed site; `modules` names the module of each, repeats allowed."""
-        seen: dict[str, int] = {}
+        wanted = list(modules)
         explained = []
-        modules = list(modules)
-        for module in modules:
-            graph = self.graph_with(module)
-            item = self.of(graph).explain(
-                module, seen.get(module, 0), self.taken(graph), of=modules.count(module)
-            )
-            explained.append(self._runs.add(_with_refusal(item, self._matching, self._pattern)))
-            seen[module] = seen.get(module, 0) + 1
+        for index, module in enumerate(wanted):
+            graph, ordinal, of = self._graph_with(module), wanted[:index].count(module), wanted.count(module)
+            item = self._of(graph).explain(module, ordinal, self._taken(graph), of=of)
+            explained.append(self._runs.add(self._with_refusal(item)))
         return explained
 
     def unmatched(self) -> list[SiteExplanation]:
         """One explanation for each unmatched place with most of the pattern's ops, nearest first."""
         return [
-            self._runs.add(_with_refusal(item, self._matching, self._pattern))
+            self._runs.add(self._with_refusal(item))
             for graph in self._matching.graphs
-            for item in self.of(graph).near_misses(self.taken(graph))
+            for item in self._of(graph).near_misses(self._taken(graph))
         ]
 
-    def of(self, graph: CapturedGraph) -> Explainer:
+    def _with_refusal(self, item: SiteExplanation) -> SiteExplanation:
+        """The explanation with the refusal of a match at this site, if any, as its first cause."""
+        matches = [m for m in self._matching.of(self._pattern) if m.status == "refused"]
+        refused = next((m for m in matches if item.module in (m.module, *m.modules)), None)
+        if refused is None or any(cause.type == "extra_check" for cause in item.causes):
+            return item
+        expected = "a replacement that fits here"
+        cause = plain_cause("extra_check", expected, str(refused.reason), refused.anchor)
+        others = tuple(cause for cause in item.causes if cause.type != "unexplained")
+        return dataclasses.replace(item, pattern=refused.variant, causes=(cause, *others))
+
+    def _of(self, graph: CapturedGraph) -> Explainer:
         """The explainer of one graph."""
         index = graph.key.index
         if index not in self._made:
@@ -208,7 +198,7 @@ class Explainers:
             self._made[index] = Explainer(graph, self.variants, taken)
         return self._made[index]
 
-    def taken(self, graph: CapturedGraph) -> frozenset[str]:
+    def _taken(self, graph: CapturedGraph) -> frozenset[str]:
         """Names of the nodes of `graph` in hits and skipped matches of the pattern."""
         return frozenset(
             name
@@ -217,15 +207,13 @@ class Explainers:
             for name in match.nodes
         )
 
-    def graph_with(self, module: str) -> CapturedGraph:
+    def _graph_with(self, module: str) -> CapturedGraph:
         """The first graph with unmatched nodes of `module`, else the first graph."""
         graphs = self._matching.graphs
         for graph in graphs[1:] and graphs:
-            taken = self.taken(graph)
-            if any(
-                node.op == "call_function" and node.name not in taken and below(module_path(node), module)
-                for node in graph.nodes
-            ):
+            taken = self._taken(graph)
+            free = (n for n in graph.nodes if n.op == "call_function" and n.name not in taken)
+            if any(below(module_path(node), module) for node in free):
                 return graph
         return graphs[0]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,24 +17,21 @@ import torch.fx
 
 from fusionkit.match.explanation.calls import Call, Calls
 from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims, lay_parts
-from fusionkit.match.explanation.costs import (
-    AGAIN,
-    CAST,
-    CHEAPEST,
-    COMPOSITE,
-    EDGE,
-    LITERAL,
-    ONE_SIDED,
-    OTHER_OP,
-    OVERLOAD,
-)  # fmt: skip
-from fusionkit.match.explanation.operand_orders import orders
 from fusionkit.match.ops import FORM_OPS, packet
 
 Node = torch.fx.Node
 Obligation = tuple[Node, Node, int]  # pattern node, graph node, number of graph nodes skipped just before
 
 LONGEST_PASS = 3
+
+# Of the costs only the order matters: a literal is the smallest difference; a node shared on one side only and
+# unrelated ops are the largest; skipping a cast is a little cheaper than skipping any other node.
+LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5
+SHARED, STRANGE = 1.2, 1.9
+AGAIN = 0.6  # a further cast in a row
+EDGE = 0.6  # an operand that the alignment does not follow
+ODD = 0.6  # an argument bound to a tensor unlike its example
+CHEAPEST = 0.6  # the lowest cost of a step that does not pair two calls of one op
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +65,16 @@ class Move:
 class Moves:
     """All moves between one pattern's graph and one model's graph."""
 
-    def __init__(self, pattern: Calls, graph: Calls) -> None:
+    def __init__(self, nodes: Iterable[Node], pattern: Calls, graph: Calls) -> None:
         self.pattern = pattern
         self.graph = graph
         self._below: dict[tuple[Node, int], frozenset[str]] = {}
-        self._inside: dict[Node, frozenset[str]] = {}
+        # For each of the pattern's `nodes`: the calls that it depends on, with itself, and the arguments used once.
         self._members: dict[Node, frozenset[Node]] = {}
+        for node in nodes:
+            own = [node] if pattern[node].is_call or len(node.users) == 1 else []
+            below = [self._members[operand] for _, operand in pattern[node].nodes]
+            self._members[node] = frozenset(own).union(*below)
         self._cheapest: dict[Obligation, tuple[float, bool]] = {}
         self._made: dict[Obligation, tuple[Move, ...]] = {}
 
@@ -112,20 +113,18 @@ class Moves:
     def _fitting(self, p: Node, g: Node) -> tuple[Move, ...]:
         """Moves that pair two calls of one op."""
         key = (p, g, -1)
-        known = self._made.get(key)
-        if known is None:
+        if key not in self._made:
             ours, theirs = self.pattern[p], self.graph[g]
             same = p.op != "get_attr" and theirs.is_call and ours.packet == theirs.packet
-            known = self._made[key] = tuple(self._paired(p, g, ours, theirs)) if same else ()
-        return known
+            self._made[key] = tuple(self._paired(p, g, ours, theirs)) if same else ()
+        return self._made[key]
 
     def _deviating(self, p: Node, g: Node, passed: int) -> tuple[Move, ...]:
         """Every other move; none is cheaper than CHEAPEST."""
         key = (p, g, passed)
-        known = self._made.get(key)
-        if known is None:
-            known = self._made[key] = tuple(self._others(p, g, passed))
-        return known
+        if key not in self._made:
+            self._made[key] = tuple(self._others(p, g, passed))
+        return self._made[key]
 
     def _others(self, p: Node, g: Node, passed: int) -> Iterator[Move]:
         ours, theirs = self.pattern[p], self.graph[g]
@@ -144,31 +143,19 @@ class Moves:
         cost += LITERAL * self._different_literals(ours, theirs)
         there = dict(theirs.nodes)
         wild = {label for label, value in ours.literals.items() if label in there}
-        constants = tuple(
-            (node, theirs.literals[label])
-            for label, node in ours.nodes
-            if label in theirs.literals and node.op == "placeholder"
-        )
-        own_tensors = [
-            node for label, node in ours.nodes if label in theirs.literals and node.op == "get_attr"
-        ]
-        a = [
-            node
-            for label, node in ours.nodes
-            if label not in theirs.literals or node.op not in ("placeholder", "get_attr")
-        ]
+        leaves = {label: node for label, node in ours.nodes if node.op in ("placeholder", "get_attr")}
+        fixed = [(node, theirs.literals[label]) for label, node in leaves.items() if label in theirs.literals]
+        constants = tuple((node, value) for node, value in fixed if node.op == "placeholder")
+        own_tensors = [node for node, _ in fixed if node.op == "get_attr"]
+        a = [node for label, node in ours.nodes if label not in leaves or label not in theirs.literals]
         b = [node for label, node in theirs.nodes if label not in wild]
-        for extra, order, pairs in orders(a, b):
-            uneven = len(a) != len(b)
-            kind = "operands" if uneven else "order"
-            steps = ((Step(kind, p, g, order),) if extra else ()) + tuple(
-                Step("held", one, g) for one in own_tensors
-            )
+        kind = "order" if len(a) == len(b) else "operands"
+        for extra, order, pairs in _orders(a, b):
+            steps = [Step(kind, p, g, order)] if extra else []
+            steps += [Step("held", one, g) for one in own_tensors]
             then = tuple((one, other, 0) for one, other in pairs)
-            dropped = self._dropped(a, [one for one, _ in pairs]) if uneven else 0
-            yield Move(
-                cost + extra + ONE_SIDED * (dropped + len(own_tensors)), steps, then, (p, g), constants
-            )
+            lost = len(own_tensors) + self._dropped(a, [one for one, _ in pairs])
+            yield Move(cost + extra + ONE_SIDED * lost, tuple(steps), then, (p, g), constants)
 
     def _different_literals(self, ours: Call, theirs: Call) -> int:
         return sum(
@@ -182,14 +169,12 @@ class Moves:
         """Moves that pair a composite op on one side with its decomposition on the other."""
         laid = lay_parts(p, g)
         if laid is not None:
-            operands = p.all_input_nodes
-            then = tuple((operands[index], node, 0) for index, node in laid.operands.items())
+            then = tuple((operand, node, 0) for operand, node in laid.operands)
             yield Move(COMPOSITE, (Step("composite", p, g, members=laid.members),), then, (p, g))
         whole = g.all_input_nodes[0] if packet(g) == "operator.getitem" and g.args[1] == 0 else g
         laid = lay_parts(whole, p)
         if laid is not None:
-            operands = whole.all_input_nodes
-            then = tuple((node, operands[index], 0) for index, node in laid.operands.items())
+            then = tuple((node, operand, 0) for operand, node in laid.operands)
             yield Move(COMPOSITE, (Step("composite", p, whole, members=laid.members),), then, (p, g))
 
     def _substituted(self, p: Node, g: Node, ours: Call, theirs: Call) -> Iterator[Move]:
@@ -216,9 +201,6 @@ class Moves:
             then = tuple((mine[index], other[place], 0) for index, place in enumerate(places))
             yield Move(cost + 0.01 * places[0] + 0.3 * swapped, (Step("substitute", p, g),), then, (p, g))
 
-    def _is_output(self, p: Node) -> bool:
-        return any(user.op == "output" for user in p.users)
-
     def _goes_on(self, p: Node, g: Node) -> bool:
         """Whether two operands may be partners: an argument, one op, or two casts, past casts on one side."""
         ours, theirs = self.pattern[p], self.graph[g]
@@ -236,7 +218,7 @@ class Moves:
         ours = self.pattern[p]
         wanted = {ours.packet, *(self.pattern[node].packet for _, node in ours.nodes)}
         cost = (AGAIN if passed else CAST) if theirs.is_cast else ONE_SIDED
-        cost += 0.1 * (len(theirs.nodes) - 1) + (0.03 if self._is_output(p) else 0.0)
+        cost += 0.1 * (len(theirs.nodes) - 1) + 0.03 * any(user.op == "output" for user in p.users)
         for _, below in theirs.nodes:
             if p.op == "placeholder" or wanted & self._below_of(below, LONGEST_PASS - passed):
                 yield Move(cost, (Step("graph_only", p, g),), ((p, below, passed + 1),))
@@ -245,53 +227,49 @@ class Moves:
         """Moves that skip the pattern's node `p`: one of its operands is aligned with `g`."""
         ours = self.pattern[p]
         for _, below in ours.nodes:
-            if below.op == "placeholder" or not theirs.is_call or theirs.packet in self._inside_of(below):
+            inside = {self.pattern[node].packet for node in self._members[below]}
+            if below.op == "placeholder" or not theirs.is_call or theirs.packet in inside:
                 cost = (CAST if ours.is_cast else ONE_SIDED) + EDGE * (len(ours.nodes) - 1)
                 cost += ONE_SIDED * self._dropped([node for _, node in ours.nodes], [below])
                 yield Move(cost, (Step("pattern_only", p, g),), ((below, g, 0),))
         if not ours.nodes or not theirs.is_call:
-            yield Move(ONE_SIDED * len(self._calls_of(p)), (Step("pattern_only", p, g),), ())
+            yield Move(ONE_SIDED * len(self._members[p]), (Step("pattern_only", p, g),), ())
 
     def _dropped(self, operands: Sequence[Node], kept: Sequence[Node]) -> int:
         """Number of calls and arguments of the pattern that are lost if of `operands` only `kept` are followed."""
-        lost = frozenset().union(*(self._calls_of(node) for node in operands if node not in kept))
-        return len(lost.difference(*(self._calls_of(node) for node in kept)))
-
-    def _calls_of(self, p: Node) -> frozenset[Node]:
-        """The pattern's calls that `p` depends on, with `p`, and the arguments that are used once."""
-        known = self._members.get(p)
-        if known is None:
-            call = self.pattern[p]
-            own = frozenset([p]) if call.is_call or len(p.users) == 1 else frozenset()
-            known = self._members[p] = own.union(*(self._calls_of(node) for _, node in call.nodes))
-        return known
-
-    def _inside_of(self, p: Node) -> frozenset[str]:
-        """Packets of `p` and the pattern's calls that it depends on."""
-        known = self._inside.get(p)
-        if known is None:
-            call = self.pattern[p]
-            packets = {call.packet} if call.is_call else set()
-            for _, below in call.nodes:
-                packets |= self._inside_of(below)
-            known = self._inside[p] = frozenset(packets)
-        return known
+        lost = frozenset().union(*(self._members[node] for node in operands if node not in kept))
+        return len(lost.difference(*(self._members[node] for node in kept)))
 
     def _below_of(self, g: Node, depth: int) -> frozenset[str]:
         """Packets of `g` and the graph's nodes that it depends on, `depth` levels deep."""
         key = (g, depth)
-        known = self._below.get(key)
-        if known is None:
-            call = self.graph[g]
-            packets = {call.packet}
-            if depth > 0:
-                for _, below in call.nodes:
-                    packets |= self._below_of(below, depth - 1)
-            known = self._below[key] = frozenset(packets)
-        return known
+        if key not in self._below:
+            deeper = [self._below_of(node, depth - 1) for _, node in self.graph[g].nodes] if depth > 0 else []
+            self._below[key] = frozenset([self.graph[g].packet]).union(*deeper)
+        return self._below[key]
 
 
 def _stands_for(ours: Call, theirs: Call) -> bool:
     """Whether both are functions of one tensor and the pattern's is the first op of its chain."""
     forms = {ours.packet, theirs.packet} & FORM_OPS
     return len(ours.nodes) == len(theirs.nodes) == 1 and not forms and ours.nodes[0][1].op == "placeholder"
+
+
+def _orders(
+    a: Sequence[Node], b: Sequence[Node]
+) -> Iterator[tuple[float, tuple[int, ...], list[tuple[Node, Node]]]]:
+    """Ways to pair the operands `a` and `b`: extra cost, index in the longer list for each of the other, pairs."""
+    if len(a) == len(b):
+        straight = tuple(range(len(a)))
+        for order in itertools.permutations(straight) if 2 <= len(a) <= 3 else [straight]:
+            yield ORDER * (order != straight), order, [(a[i], b[place]) for i, place in enumerate(order)]
+        return
+    short, long = sorted((a, b), key=len)
+    missing = ONE_SIDED * (len(long) - len(short))
+    for places in itertools.islice(itertools.combinations(range(len(long)), len(short)), 12):
+        chosen = [long[place] for place in places]
+        yield (
+            missing,
+            places,
+            list(zip(chosen, short, strict=True) if long is a else zip(short, chosen, strict=True)),
+        )

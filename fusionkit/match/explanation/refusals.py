@@ -17,65 +17,41 @@ from fusionkit.subjects.source_paths import short_path
 
 def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
     """The differences that only the matcher's own run shows; none if the structure or a literal differs."""
-    g = alignment.roots[0][1]
+    p, g = alignment.roots[0]
     if variant.unmatchable is not None and variant.unmatchable.kind == "unused_argument":
-        unused = [node for node in variant.placeholders if not node.users]
         return [
             Difference("unused_argument", node, g, "every argument used", f"{node.target} is not used")
-            for node in unused
+            for node in variant.placeholders
+            if not node.users
         ]
-    return _STAGES.get(answer.stage, _of_structure)(variant, alignment, answer)
+    if answer.stage == "mutation":
+        node = _mutation_between(g.graph, answer) or g
+        crossing = f"nodes on both sides: {answer.said}"
+        return [Difference("mutation_region", p, node, "no mutation between the nodes of a match", crossing)]
+    if answer.stage == "meta":
+        node = next(node for node in g.graph.nodes if node.name == answer.said)
+        bound = {g: place for place, g in alignment.bindings.items() if isinstance(g, torch.fx.Node)}
+        return [Difference("missing_meta", bound.get(node), node, "a value in meta['val']", "none")]
+    if answer.stage == "retrace":
+        node = _raising_node(variant) or p
+        return [Difference("retrace_error", node, g, "a trace at the site's shapes", answer.said)]
+    if answer.stage == "check":  # the site's cast before the pattern's first op, if any, may be the reason
+        refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
+        entry = cast_at_entry(alignment)
+        return [refused] if entry is None else [refused, entry]
+    return _of_structure(variant, p, g, answer.said) if answer.stage == "structure" else []
 
 
-def _of_mutation(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    p, g = alignment.roots[0]
-    node = _mutation_between(g.graph, answer)
-    crossing = f"nodes on both sides: {answer.said}"
-    return [Difference("mutation_region", p, node or g, "no mutation between the nodes of a match", crossing)]
-
-
-def _of_meta(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    g = alignment.roots[0][1]
-    bound = {one.name: place for place, one in alignment.bindings.items() if isinstance(one, torch.fx.Node)}
-    node = next(node for node in g.graph.nodes if node.name == answer.said)
-    return [Difference("missing_meta", bound.get(node.name), node, "a value in meta['val']", "none")]
-
-
-def _of_retrace(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    p, g = alignment.roots[0]
-    return [
-        Difference(
-            "retrace_error", _raising_node(variant) or p, g, "a trace at the site's shapes", answer.said
-        )
-    ]
-
-
-def _of_check(_: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
-    """A replacement that does not fit, and the cast of the site before the pattern's first op, if any."""
-    p, g = alignment.roots[0]
-    entry = cast_at_entry(alignment)
-    refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
-    return [refused] if entry is None else [refused, entry]
-
-
-def _of_structure(variant: Variant, alignment: Alignment, answer: Answer) -> list[Difference]:
+def _of_structure(variant: Variant, p: torch.fx.Node, g: torch.fx.Node, said: str) -> list[Difference]:
     """Structural faults that no alignment shows: an ambiguous stand-in, outputs without a common node."""
-    if answer.stage != "structure":
-        return []
-    p, g = alignment.roots[0]
     clash = _clashing_stand_in(variant)
-    if clash is not None:
-        return [clash]
-    if answer.said.startswith("no anchor found"):
+    if clash is None and said.startswith("no anchor found"):
         outputs = ", ".join(node.name for node in outputs_of(variant.graph))
         reason = (
             f"no node that {outputs} have in common: from the first output the matcher cannot find the others"
         )
         return [Difference("missing_node", p, g, "outputs that share a node", reason)]
-    return []
-
-
-_STAGES = {"mutation": _of_mutation, "meta": _of_meta, "retrace": _of_retrace, "check": _of_check}
+    return [] if clash is None else [clash]
 
 
 def _clashing_stand_in(variant: Variant) -> Difference | None:
@@ -88,10 +64,8 @@ def _clashing_stand_in(variant: Variant) -> Difference | None:
             if type(literal) in (int, float, bool) and literal == value
         ]
         if len(places) > 1:
-            uses = ", ".join(f"{label} of {node.name}" for node, label in places)
-            return Difference(
-                "scalar_literal", places[0][0], None, f"{value} only where '{name}' is", f"{value} is {uses}"
-            )
+            actual = f"{value} is " + ", ".join(f"{label} of {node.name}" for node, label in places)
+            return Difference("scalar_literal", places[0][0], None, f"{value} only where '{name}' is", actual)
     return None
 
 

@@ -1,8 +1,8 @@
-"""Pattern and graph side by side, row by row, for the aligner view."""
+"""Pattern and graph side by side: rows for the aligner view, and each difference as an edit of the pattern."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,26 +43,22 @@ def aligned_rows(
 ) -> tuple[AlignedRow, ...]:
     """Arguments first, then the pattern's calls in order; a graph-only node comes before its user."""
     rows: list[AlignedRow] = []
-    shown: set[torch.fx.Node] = set()
     extra = [step.g for step in alignment.steps if step.kind == "graph_only" and step.g is not None]
     for node in variant.graph.nodes:
         if node.op == "output":
             continue
         partner = alignment.pairs.get(node)
-        bound = alignment.bindings.get(node)
-        if partner is not None:
-            for between in extra:
-                if between in partner.all_input_nodes and between not in shown:
-                    shown.add(between)
-                    rows.append(_row(None, between, differences))
-        rows.append(_row(node, partner if partner is not None else bound, differences))
-    rows += [_row(None, between, differences) for between in extra if between not in shown]
+        before = [g for g in dict.fromkeys(extra) if partner is not None and g in partner.all_input_nodes]
+        rows += [_row(None, between, differences) for between in before]
+        extra = [g for g in extra if g not in before]
+        rows.append(_row(node, alignment.bindings.get(node) if partner is None else partner, differences))
+    rows += [_row(None, between, differences) for between in extra]
     return tuple(rows)
 
 
 def _row(p: torch.fx.Node | None, g: Any, differences: Sequence[Difference]) -> AlignedRow:
     own = [d for d in differences if (d.pattern_node is p if p is not None else d.graph_node is g)]
-    graph_node = g if isinstance(g, torch.fx.Node) else None
+    node = g if isinstance(g, torch.fx.Node) else None
     first = own[0] if own else None
     if p is None:
         state = "graph only"
@@ -70,32 +66,57 @@ def _row(p: torch.fx.Node | None, g: Any, differences: Sequence[Difference]) -> 
         state = "pattern only"
     else:
         state = "differs" if own else "same"
+    literal = "" if g is None else repr(g)
     return AlignedRow(
         state,
-        "" if p is None else p.name,
-        "" if p is None else call_text(p),
-        "" if p is None else source_line(p),
-        "" if graph_node is None else graph_node.name,
-        call_text(graph_node) if graph_node is not None else ("" if g is None else repr(g)),
-        "" if graph_node is None else source_line(graph_node),
+        *(("", "", "") if p is None else (p.name, call_text(p), source_line(p))),
+        *(("", literal, "") if node is None else (node.name, call_text(node), source_line(node))),
         tuple(dict.fromkeys(d.type for d in own)),
         "" if first is None else first.label or ("op" if first.type != "extra_user" else "users"),
-        "" if first is None else first.expected,
-        "" if first is None else first.actual,
+        *(("", "") if first is None else (first.expected, first.actual)),
     )
 
 
-def call_text(node: torch.fx.Node) -> str:
-    """The node as a call: `aten.mul.Tensor(x, rsqrt)`; an argument's name for a placeholder."""
+_NO_EDIT = (
+    "extra_user", "shared_node", "mutation_region", "missing_meta", "retrace_error", "extra_check",
+    "unused_argument", "parameter_source",
+)  # fmt: skip
+
+
+def edit_of(difference: Difference, alignment: Alignment) -> str | None:
+    """Lines to remove (`- `) and to add (`+ `), in straight-line form; None if no one-line edit exists."""
+    if difference.type in _NO_EDIT:
+        return None
+    p, g = difference.pattern_node, difference.graph_node
+    known = alignment.pairs.get(p) if p is not None else None
+    names = {g: p.name for p, g in alignment.bindings.items() if isinstance(g, torch.fx.Node)}
+    names |= {g: p.name for p, g in alignment.pairs.items()}
+    lines = []
+    only_graph = {step.g for step in alignment.steps if step.kind == "graph_only"}
+    only_pattern = {step.p for step in alignment.steps if step.kind == "pattern_only"}
+    if p is not None and p.op == "call_function" and g not in only_graph:
+        lines.append(f"- {p.name} = {call_text(p)}")
+    if g is not None and g.op == "call_function" and (g in only_graph or p not in only_pattern):
+        own = names.get(g, g.name) if known is g or g in only_graph else g.name
+        lines.append(f"+ {own} = {call_text(g, names)}")
+    return "\n".join(lines) or None
+
+
+def call_text(node: torch.fx.Node, names: Mapping[torch.fx.Node, str] | None = None) -> str:
+    """The node as a call: `aten.mul.Tensor(x, rsqrt)`; an argument's name for a placeholder.
+
+    `names`: operands that are written by another name than their own.
+    """
     if node.op != "call_function":
         return str(node.target)
-    arguments = [_text(value) for value in node.args]
-    arguments += [f"{key}={_text(value)}" for key, value in node.kwargs.items()]
+
+    def text(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(text, value))}]"
+        if isinstance(value, torch.fx.Node):
+            return (names or {}).get(value, value.name)
+        return str(value).removeprefix("torch.")
+
+    arguments = [*map(text, node.args), *(f"{key}={text(value)}" for key, value in node.kwargs.items())]
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else packet(node)
     return f"{target}({', '.join(arguments)})"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_text(item) for item in value)}]"
-    return value.name if isinstance(value, torch.fx.Node) else str(value).removeprefix("torch.")

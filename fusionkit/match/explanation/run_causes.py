@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusionkit.capture.aot import decomposition_table
-from fusionkit.config import DECOMPOSITIONS, CompilationConfig, FusionPatterns
+from fusionkit.config import DECOMPOSITIONS, CompilationConfig
 from fusionkit.match.explanation.causes import Cause, plain_cause
 from fusionkit.match.explanation.entry_variants import EntryVariant
 from fusionkit.match.explanation.explain import SiteExplanation
@@ -24,21 +24,19 @@ def switch_cause(pattern: str, path: Path | None, config: CompilationConfig) -> 
         if path.resolve() in known:
             return None
         named = ", ".join(config.pattern_files) or "none"
-        return plain_cause("not_registered", expected=f"{path.name} among pattern_files", actual=named)
+        return plain_cause("not_registered", f"{path.name} among pattern_files", named)
     flag = f"enable_{pattern}"
     if getattr(config.fusion_patterns, flag):
         return None
-    return plain_cause("flag_off", expected=f"{flag}=True", actual=f"{flag}=False")
+    return plain_cause("flag_off", f"{flag}=True", f"{flag}=False")
 
 
 def switched_on(pattern: str, path: Path | None, config: CompilationConfig) -> CompilationConfig:
     """The config with the pattern enabled: its flag on, or its file appended."""
     if path is not None:
         return dataclasses.replace(config, pattern_files=(*config.pattern_files, str(path)))
-    flags = {
-        item.name: getattr(config.fusion_patterns, item.name) for item in dataclasses.fields(FusionPatterns)
-    }
-    return dataclasses.replace(config, fusion_patterns=FusionPatterns(**{**flags, f"enable_{pattern}": True}))
+    flags = dataclasses.replace(config.fusion_patterns, **{f"enable_{pattern}": True})
+    return dataclasses.replace(config, fusion_patterns=flags)
 
 
 class RunCauses:
@@ -56,9 +54,8 @@ class RunCauses:
         """The explanation with the causes of trial runs before those of the alignment."""
         item = self._of_twin(item)
         if item.causes and item.causes[0].type == "consumed_earlier":
-            return dataclasses.replace(
-                item, causes=tuple(self._by_equal(cause, item) for cause in item.causes)
-            )
+            causes = tuple(self._by_equal(cause, item) for cause in item.causes)
+            return dataclasses.replace(item, causes=causes)
         window = self._window_cause(item)
         if window is not None:
             rest = tuple(cause for cause in item.causes if cause.type != "unexplained")
@@ -73,12 +70,8 @@ class RunCauses:
         twins = [v for v in self._variants if own and v.signature == own[0].signature]
         if len(twins) < 2 or not item.causes or item.causes[0].type != "extra_check":
             return item
-        cause = plain_cause(
-            "duplicate",
-            graph_node=item.anchor,
-            expected="a pattern of its own",
-            actual=f"{twins[-1].name} is equal to {twins[0].name}, which stands before it and does not fit",
-        )
+        actual = f"{twins[-1].name} is equal to {twins[0].name}, which stands before it and does not fit"
+        cause = plain_cause("duplicate", "a pattern of its own", actual, item.anchor)
         return dataclasses.replace(item, causes=(cause, *item.causes))
 
     def _by_equal(self, cause: Cause, item: SiteExplanation) -> Cause:
@@ -96,34 +89,24 @@ class RunCauses:
         twin = None if own is None else self._equals.get(own.signature)
         if twin is None or not twin.startswith(f"{taker} ("):
             return cause
-        return plain_cause(
-            "duplicate",
-            graph_node=cause.graph_node,
-            expected="a pattern of its own",
-            actual=f"equal to {twin}",
-        )
+        return plain_cause("duplicate", "a pattern of its own", f"equal to {twin}", cause.graph_node)
 
     def _window_cause(self, item: SiteExplanation) -> Cause | None:
         """The cause `wrong_window` if the pattern matches this site in another window of the same capture."""
         if self._elsewhere is None:
+            capture, table = self._matching.capture, self._matching.pattern_table
             group = {self._pattern: self._matching.groups[self._pattern]}
-            windows = dict.fromkeys(graph.window for graph in self._matching.capture.graphs)
+            windows = dict.fromkeys(graph.window for graph in capture.graphs)
             self._elsewhere = {
-                window: match_groups(
-                    self._matching.capture, group, window, pattern_table=self._matching.pattern_table
-                ).matches
+                window: match_groups(capture, group, window, pattern_table=table).matches
                 for window in windows
                 if window != self._matching.window
             }
         for window, matches in self._elsewhere.items():
-            for match in matches:
-                if match.status != "refused" and item.module in (match.module, *match.modules):
-                    return plain_cause(
-                        "wrong_window",
-                        graph_node=item.anchor,
-                        expected=f"window {window}, where the pattern takes this site",
-                        actual=f"window {self._matching.window}",
-                    )
+            taken = (match for match in matches if match.status != "refused")
+            if any(item.module in (match.module, *match.modules) for match in taken):
+                expected = f"window {window}, where the pattern takes this site"
+                return plain_cause("wrong_window", expected, f"window {self._matching.window}", item.anchor)
         return None
 
     def _with_table(self, item: SiteExplanation) -> tuple[Cause, ...]:
@@ -133,16 +116,13 @@ class RunCauses:
         root = item.place.alignment.roots[0][1]
         used = self._matching.traced_with
         for name in DECOMPOSITIONS:
-            if name == used:
-                continue
-            if self._traced_with(name, item.place.variant).ask(root).stage == "hit":
-                note = f"the pattern was traced with table '{used}', and hits when traced with '{name}'"
-                return tuple(
-                    dataclasses.replace(cause, fix=f"{note}: trace it with that table")
-                    if cause.type == "decomposition"
-                    else cause
-                    for cause in item.causes
+            if name != used and self._traced_with(name, item.place.variant).ask(root).stage == "hit":
+                fix = (
+                    f"the pattern was traced with table '{used}', and hits when traced with '{name}':"
+                    " trace it with that table"
                 )
+                fixed = {c: dataclasses.replace(c, fix=fix) for c in item.causes if c.type == "decomposition"}
+                return tuple(fixed.get(cause, cause) for cause in item.causes)
         return item.causes
 
     def _traced_with(self, table: str, variant: Variant) -> Variant:
@@ -164,14 +144,11 @@ def idle_variants(variants: Sequence[Variant]) -> dict[str, Cause]:
     for index, variant in enumerate(variants):
         key = variant.name if variant.name not in idle else f"{variant.name} ({index})"
         if variant.unmatchable is not None:
-            idle[key] = plain_cause(
-                variant.unmatchable.kind,
-                expected="a pattern that can be held",
-                actual=str(variant.unmatchable),
-            )
+            actual = str(variant.unmatchable)
+            idle[key] = plain_cause(variant.unmatchable.kind, "a pattern that can be held", actual)
         elif variant.signature not in first:
             first[variant.signature] = variant
         elif not variant.replaces_like(first[variant.signature]):
             twin = first[variant.signature].name
-            idle[key] = plain_cause("duplicate", expected="a pattern of its own", actual=f"equal to {twin}")
+            idle[key] = plain_cause("duplicate", "a pattern of its own", f"equal to {twin}")
     return idle

@@ -1,21 +1,21 @@
-"""The places of a graph that resemble a pattern, each with its nearest variant and the alignment."""
+"""The places of a graph that resemble a pattern, each with its nearest variant and the alignment.
+
+Equal sites of a model's repeated blocks share one alignment: their neighbourhoods are compared.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 import torch.fx
 
-from fusionkit.capture.sources import module_path
 from fusionkit.match.explanation.align import Aligner, Alignment
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.composites import wholes_of
-from fusionkit.match.explanation.moves import LONGEST_PASS
-from fusionkit.match.explanation.surroundings import Neighbourhood, moved, neighbourhood
+from fusionkit.match.explanation.moves import LONGEST_PASS, Node
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import FORM_OPS
 
@@ -34,110 +34,89 @@ class Place:
     likeness: float
 
     @property
-    def modules(self) -> frozenset[str]:
-        """The module paths of the alignment's nodes."""
-        return frozenset(module_path(node) for node in self.alignment.graph_nodes)
-
-    @property
     def is_near(self) -> bool:
         """Whether the place has most of the pattern's ops."""
         same = {p for p, g in self.alignment.pairs.items() if p.target == g.target}
         for step in self.alignment.steps:
             same.update((step.p, *step.members) if step.kind == "composite" else ())
-        size = len(self.variant.calls)
-        return (
-            2 * len(same.intersection(self.variant.calls)) > size and self.alignment.cost <= 0.6 + 0.4 * size
+        calls = self.variant.calls
+        return 2 * len(same.intersection(calls)) > len(calls) and self.alignment.cost <= 0.6 + 0.4 * len(
+            calls
         )
 
 
 class Places:
     """Finds the places of a pattern's variants in one graph."""
 
-    def __init__(self, nodes: Sequence[torch.fx.Node], variants: Sequence[Variant]) -> None:
+    def __init__(self, nodes: Sequence[Node], variants: Sequence[Variant]) -> None:
         self.nodes = [node for node in nodes if node.op == "call_function"]
         self.calls = Calls()
         self.present = Counter(self.calls[node].packet for node in self.nodes)
         self.variants = list(variants)
-        self._aligners = [
-            Aligner(variant.graph, self.calls, tuple(variant.scalars.values())) for variant in variants
-        ]
+        self._aligners = [Aligner(item.graph, self.calls, [*item.scalars.values()]) for item in variants]
         self._reach = max((aligner.height for aligner in self._aligners), default=0) + _SLACK
-        self._known: dict[tuple[Any, ...], list[tuple[Neighbourhood, Place | None]]] = {}
+        self._known: dict[tuple[Any, ...], list[tuple[_Neighbourhood, Place | None]]] = {}
         self._order = {node: index for index, node in enumerate(self.nodes)}
 
-    def markers(self) -> list[str]:
+    def _markers(self) -> list[str]:
         """The ops that best identify this fusion's sites: a few that are rare in the graph and not in FORM_OPS."""
-        seen = Counter(
-            self.calls[node].packet for variant in self.variants for node in dict.fromkeys(variant.calls)
-        )
+        calls = [node for variant in self.variants for node in variant.calls]
+        seen = Counter(self.calls[node].packet for node in calls)
         there = [name for name in seen if self.present[name]]
         order = sorted(there, key=lambda name: (name in FORM_OPS, self.present[name], -seen[name]))
-        calls = [node for variant in self.variants for node in variant.calls]
         return [*wholes_of(calls, self.nodes), *order[:_MOST_MARKERS]]
 
-    def find(
-        self, free: Sequence[torch.fx.Node] | None = None, budgets: Sequence[float] = BUDGETS
-    ) -> list[Place]:
-        """The places around the marker ops (among `free`), in graph order, without overlaps.
+    def find(self, free: Sequence[Node], budgets: Sequence[float] = BUDGETS) -> list[Place]:
+        """The places around the marker ops among `free`, in graph order, without overlaps.
 
         Alignments up to the next of `budgets` are searched only if those within the last one gave no near place.
         """
-        nodes = self.nodes if free is None else free
-        allowed = None if free is None else set(free)
-        markers = self.markers()
+        markers = self._markers()
+        anchors = [node for name in markers for node in free if self.calls[node].packet == name]
         places: list[Place] = []
         for budget in budgets:
-            places = self._places_within(budget, markers, nodes, allowed)
+            places = self._places_within(budget, anchors, set(free))
             if any(place.is_near for place in places):
                 break
         return self._apart(places)
 
-    def _places_within(
-        self,
-        budget: float,
-        markers: Sequence[str],
-        nodes: Sequence[torch.fx.Node],
-        allowed: set[torch.fx.Node] | None,
-    ) -> list[Place]:
-        """The places around each marker op in turn; nodes of a near place are not searched again."""
+    def _places_within(self, budget: float, anchors: Sequence[Node], allowed: set[Node]) -> list[Place]:
+        """The places around each anchor in turn; nodes of a near place are not searched again.
+
+        A place with more than a quarter of its nodes not `allowed`, such as nodes of matches, is left out.
+        """
         places: list[Place] = []
-        settled: set[torch.fx.Node] = set()
-        for wanted in markers:
-            for anchor in nodes:
-                if self.calls[anchor].packet != wanted or anchor in settled:
-                    continue
-                place = self.around(anchor, budget, allowed)
-                if place is not None and not _mostly_outside(place, allowed):
-                    places.append(place)
-                    settled.update(place.alignment.graph_nodes if place.is_near else ())
+        settled: set[Node] = set()
+        for anchor in anchors:
+            place = None if anchor in settled else self._around(anchor, budget, allowed)
+            nodes = () if place is None else place.alignment.graph_nodes
+            if place is not None and 4 * sum(node not in allowed for node in nodes) <= len(nodes):
+                places.append(place)
+                settled.update(nodes if place.is_near else ())
         return places
 
-    def around(
-        self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None = None
-    ) -> Place | None:
+    def _around(self, anchor: Node, budget: float, allowed: set[Node]) -> Place | None:
         """The nearest variant aligned with `anchor`, with its end among `allowed` and a cost below `budget`."""
-        ends = self._ends(anchor, self._reach)
-        here = neighbourhood(anchor, ends, self._reach + LONGEST_PASS)
-        key = (*here.key, budget, *(allowed is None or end in allowed for end in ends))
+        ends = users_within([anchor], self._reach)
+        here = _neighbourhood(anchor, ends, self._reach + LONGEST_PASS)
+        key = (*here.key, budget, *(end in allowed for end in ends))
         for there, known in self._known.get(key, ()):
             if known is None:
                 return None
-            alignment = moved(known.alignment, there, here)
+            alignment = _moved(known.alignment, there, here)
             if alignment is not None:
                 return replace(known, alignment=alignment)
         place = self._search(anchor, budget, allowed)
         self._known.setdefault(key, []).append((here, place))
         return place
 
-    def _search(
-        self, anchor: torch.fx.Node, budget: float, allowed: set[torch.fx.Node] | None
-    ) -> Place | None:
+    def _search(self, anchor: Node, budget: float, allowed: set[Node]) -> Place | None:
         best: Place | None = None
         for variant, aligner in zip(self.variants, self._aligners, strict=True):
             steps = aligner.height_of(self.calls[anchor].packet) + _SLACK
             gain = 0.3 * aligner.size
             limit = budget if best is None else min(budget, best.likeness + gain)
-            ends = [end for end in self._ends(anchor, steps) if allowed is None or end in allowed]
+            ends = [end for end in users_within([anchor], steps) if end in allowed]
             bounds = sorted((aligner.bound(end, limit), self._order[end], end) for end in ends)
             for bound, _, end in bounds[:_MOST_ENDS]:
                 limit = budget if best is None else min(budget, best.likeness + gain)
@@ -147,19 +126,6 @@ class Places:
                 if alignment is not None and anchor in alignment.graph_nodes:
                     best = Place(variant, alignment, alignment.cost - gain)
         return best
-
-    def _ends(self, anchor: torch.fx.Node, steps: int) -> list[torch.fx.Node]:
-        """Nodes at which a site around `anchor` may end: the calls that depend on it, up to `steps` uses away."""
-        reached, front = {anchor: None}, [anchor]
-        for _ in range(steps):
-            front = [
-                user
-                for node in front
-                for user in node.users
-                if user.op == "call_function" and user not in reached
-            ]
-            reached.update(dict.fromkeys(front))
-        return list(reached)
 
     def _apart(self, places: Sequence[Place]) -> list[Place]:
         """The places in graph order; of those that share most of their nodes only the nearest."""
@@ -171,7 +137,60 @@ class Places:
         return sorted(kept, key=lambda place: self._order[place.alignment.roots[0][1]])
 
 
-def _mostly_outside(place: Place, allowed: set[torch.fx.Node] | None) -> bool:
-    """Whether more than a quarter of a place's nodes are not `allowed`, such as nodes of matches."""
-    nodes = place.alignment.graph_nodes
-    return allowed is not None and 4 * sum(node not in allowed for node in nodes) > len(nodes)
+def users_within(start: Sequence[Node], steps: int) -> list[Node]:
+    """The nodes `start` and the calls that depend on them, up to `steps` uses away: where a site may end."""
+    reached = dict.fromkeys(start)
+    front = dict(reached)
+    for _ in range(steps):
+        users = [user for node in front for user in node.users if user.op == "call_function"]
+        front = dict.fromkeys(user for user in users if user not in reached)
+        reached |= front
+    return list(reached)
+
+
+class _Neighbourhood(NamedTuple):
+    """The nodes around an anchor in a fixed order; equal `key` means equal structure and literals."""
+
+    key: tuple[Any, ...]
+    nodes: tuple[Node, ...]
+
+
+def _neighbourhood(anchor: Node, ends: Sequence[Node], depth: int) -> _Neighbourhood:
+    """The anchor, `ends` (nodes that depend on it), and all their operands up to `depth` levels deep."""
+    nodes = dict.fromkeys([anchor, *ends])
+    front = dict(nodes)
+    for _ in range(depth):
+        below = [n for node in front if node.op == "call_function" for n in node.all_input_nodes]
+        front = dict.fromkeys(operand for operand in below if operand not in nodes)
+        nodes |= front
+    order = {node: index for index, node in enumerate(nodes)}
+    return _Neighbourhood((len(ends), *(_call_form(node, order) for node in order)), tuple(order))
+
+
+def _call_form(node: Node, order: dict[Node, int]) -> tuple[Any, ...]:
+    if node.op != "call_function":
+        return (node.op,)
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda operand: f"%{order.get(operand, -1)}")
+    return (node.target, str(args), str(kwargs))
+
+
+def _moved(alignment: Alignment, old: _Neighbourhood, new: _Neighbourhood) -> Alignment | None:
+    """The alignment of one place moved to an equal one; None if it has nodes outside the compared neighbourhood."""
+    there: dict[Any, Any] = dict(zip(old.nodes, new.nodes, strict=True))
+    try:
+        return Alignment(
+            alignment.cost,
+            tuple((p, there[g]) for p, g in alignment.roots),
+            {p: there[g] for p, g in alignment.pairs.items()},
+            {p: there[g] if isinstance(g, Node) else g for p, g in alignment.bindings.items()},
+            tuple(
+                replace(
+                    step,
+                    g=None if step.g is None else there[step.g],
+                    members=tuple(there.get(m, m) for m in step.members),
+                )
+                for step in alignment.steps
+            ),
+        )
+    except KeyError:
+        return None

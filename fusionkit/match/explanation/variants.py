@@ -25,7 +25,6 @@ from torch._inductor.pattern_matcher import (
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS
-from fusionkit.match.explanation.calls import ANYTHING
 from fusionkit.match.ops import node_pairs
 from fusionkit.passes.admission import refuse_replacement
 from fusionkit.passes.registering import (
@@ -57,8 +56,8 @@ class Answer:
 class Variant:
     """A pattern class traced on its example inputs, with its own entry of torch's matcher.
 
-    `unmatchable`: why torch's matcher cannot represent it, None if it can. Raises MisuseError when the pattern
-    cannot be traced at all.
+    `unmatchable`: why torch's matcher cannot represent it, None if it can. `raised`: the error of the last retrace,
+    if any. Raises MisuseError when the pattern cannot be traced at all.
     """
 
     def __init__(self, pattern: PatternClass, trace: TraceFunction, device: str) -> None:
@@ -69,12 +68,12 @@ class Variant:
         self._trace = trace
         self._device = device
         self._remembered = remembering(trace, pattern.pattern)
-        self.graph = self._traced(pattern.pattern, device)
+        self.graph = self._traced(pattern.pattern)
         self.unmatchable: UnmatchableError | None = None
-        self._raised: BaseException | None = None
+        self.raised: BaseException | None = None
         self._refusal: str | None = None
         self._checked = False
-        self._entry = self._register(device)
+        self._entry = self._register()
 
     @property
     def calls(self) -> tuple[torch.fx.Node, ...]:
@@ -89,12 +88,8 @@ class Variant:
 
     def replaces_like(self, other: Variant) -> bool:
         """Whether both replacements have equal traces."""
-        graphs = [str(item._traced(item.pattern.replacement, item._device)) for item in (self, other)]
-        return graphs[0] == graphs[1]
-
-    def stands_in(self, value: Any) -> bool:
-        """Whether a literal of the trace stands for a scalar argument and so matches any value."""
-        return value is ANYTHING or (type(value) in (int, float) and value in self.scalars.values())
+        ours, theirs = (str(item._traced(item.pattern.replacement)) for item in (self, other))
+        return ours == theirs
 
     def ask(self, node: torch.fx.Node) -> Answer:
         """Run torch's matcher at one node of a graph and return where it stopped."""
@@ -106,31 +101,22 @@ class Variant:
         crossing = _crosses_mutation(node.graph, match)
         if crossing:
             return Answer("mutation", crossing, match)
-        bare = [
-            v.name
-            for v in match.kwargs.values()
-            if isinstance(v, torch.fx.Node) and v.meta.get("val") is None
-        ]
-        if bare:
-            return Answer("meta", bare[0], match)
+        for bound in match.kwargs.values():
+            if isinstance(bound, torch.fx.Node) and bound.meta.get("val") is None:
+                return Answer("meta", bound.name, match)
         return self._judge(match)
 
     def _judge(self, match: Match) -> Answer:
         """The later stages for a structural match: literals at the site's shapes, then the replacement's check."""
         assert self._entry is not None
-        self._raised, self._refusal, self._checked = None, None, False
+        self.raised, self._refusal, self._checked = None, None, False
         taken = bool(self._entry.extra_check(match))
-        if self._raised is not None:
-            words = (str(self._raised).splitlines() or ["?"])[0]
-            return Answer("retrace", f"{type(self._raised).__name__}: {words}", match)
+        if self.raised is not None:
+            words = (str(self.raised).splitlines() or ["?"])[0]
+            return Answer("retrace", f"{type(self.raised).__name__}: {words}", match)
         if not self._checked:
             return Answer("literals", "a literal differs at the site's own shapes", match)
         return Answer("hit" if taken else "check", self._refusal or "", match)
-
-    @property
-    def raised(self) -> BaseException | None:
-        """The error of the last retrace, if any."""
-        return self._raised
 
     def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
         """The trace at a site's own shapes: nodes of `graph` -> nodes of the new trace.
@@ -159,30 +145,26 @@ class Variant:
         bound = bindings.get(place)
         return bound.meta.get("val") if isinstance(bound, torch.fx.Node) else bound
 
-    def _traced(self, function: Any, device: str) -> torch.fx.Graph:
+    def _traced(self, function: Any) -> torch.fx.Graph:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            tensors = [fake_like(tensor, device) for tensor in example_inputs(self.pattern)]
-            return self._trace(
-                function, list(bind_arguments(self.pattern, tensors, self.scalars).values())
-            ).graph
+            tensors = [fake_like(tensor, self._device) for tensor in example_inputs(self.pattern)]
+            arguments = bind_arguments(self.pattern, tensors, self.scalars)
+            return self._trace(function, [*arguments.values()]).graph
 
-    def _register(self, device: str) -> PatternEntry | None:
+    def _register(self) -> PatternEntry | None:
         scratch = PatternMatcherPass(pass_name="fusionkit_explain")
         try:
-            register_pattern(self.pattern, scratch, self._listening, self._check, device)
+            register_pattern(self.pattern, scratch, self._listening, self._check, self._device)
         except UnmatchableError as error:
             self.unmatchable = error
             return None
-        entries: Sequence[PatternEntry] = [
-            entry for indexed in scratch.patterns.values() for entry in indexed
-        ]
-        return entries[0] if entries else None
+        return next((entry for indexed in scratch.patterns.values() for entry in indexed), None)
 
     def _listening(self, fn: Any, args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
         try:
             return self._trace(fn, args, **keywords)
         except USER_CODE_ERRORS as error:
-            self._raised = error
+            self.raised = error
             raise
 
     def _check(self, pattern: PatternClass, match: Match) -> bool:

@@ -14,7 +14,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.align import Alignment
 from fusionkit.match.ops import operands
 from fusionkit.match.repairing.old_variants import OldVariant
-from fusionkit.match.repairing.region import Region, enclose, is_number
+from fusionkit.match.repairing.region import Region, Slot, enclose, is_number
 from fusionkit.match.repairing.region_numbers import plausible
 
 Node = torch.fx.Node
@@ -24,25 +24,25 @@ _MOST_TRIALS = 24
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A region that an old variant's replacement computes. `scalars`: (node index, op argument) -> scalar argument."""
+    """A region that an old variant's replacement computes. `scalars`: its numbers -> scalar arguments."""
 
     region: Region
-    scalars: Mapping[tuple[int, str], str]
+    scalars: Mapping[Slot, str]
 
     def settled(self, variant: OldVariant, regions: Sequence[Region]) -> Fit:
         """The fit without the written numbers whose value in all these regions is the variant's own."""
         kept = {
-            (index, label): name
-            for (index, label), name in self.scalars.items()
+            slot: name
+            for slot, name in self.scalars.items()
             if name in variant.scalars
-            or any(_argument(region.nodes[index], label) != variant.written[name] for region in regions)
+            or any(region.argument(slot) != variant.written[name] for region in regions)
         }
         return Fit(self.region, kept)
 
     @property
     def values(self) -> dict[str, Any]:
         """The scalars' values in the region."""
-        return {name: _argument(self.region.nodes[i], label) for (i, label), name in self.scalars.items()}
+        return {name: self.region.argument(slot) for slot, name in self.scalars.items()}
 
 
 def find_fit(variant: OldVariant, alignment: Alignment, most: int = _MOST_TRIALS) -> Fit | None:
@@ -75,25 +75,16 @@ def _known(variant: OldVariant, alignment: Alignment) -> dict[str, Node]:
 def _regions(variant: OldVariant, outputs: Sequence[Node], known: Mapping[str, Node]) -> Iterator[Region]:
     """Candidate regions, the likeliest first."""
     names = variant.tensors
-    seen: set[tuple[Node, ...]] = set()
-    if all(name in known for name in names):
-        first = tuple(known[name] for name in names)
-        seen.add(first)
-        region = _enclosed(first, outputs)
-        if region is not None:
-            yield region
-    calls = sum(1 for node in variant.graph.nodes if node.op == "call_function")
-    ranked: list[tuple[float, int, Region]] = []
-    for cut in _cuts(outputs, len(names), 2 * calls + 6):
-        for order in itertools.permutations(cut):
-            if order in seen or not _fit(variant, order):
-                continue
-            seen.add(order)
-            region = _enclosed(order, outputs)
-            if region is not None:
-                ranked.append((_unlike(variant, order, region, known, calls), len(ranked), region))
-    for _, _, region in sorted(ranked, key=lambda item: item[:2]):
+    first = tuple(known[name] for name in names) if known.keys() >= set(names) else None
+    region = None if first is None else _enclosed(first, outputs)
+    if region is not None:
         yield region
+    calls = sum(1 for node in variant.graph.nodes if node.op == "call_function")
+    cuts = _cuts(outputs, len(names), 2 * calls + 6)
+    orders = dict.fromkeys(order for cut in cuts for order in itertools.permutations(cut))
+    likely = (order for order in orders if order != first and _fit(variant, order))
+    regions = [region for order in likely if (region := _enclosed(order, outputs)) is not None]
+    yield from sorted(regions, key=lambda region: _unlike(variant, region, known, calls))
 
 
 def _cuts(outputs: Sequence[Node], width: int, limit: int) -> Iterator[tuple[Node, ...]]:
@@ -130,12 +121,10 @@ def _fit(variant: OldVariant, order: Sequence[Node]) -> bool:
     return True
 
 
-def _unlike(
-    variant: OldVariant, order: Sequence[Node], region: Region, known: Mapping[str, Node], calls: int
-) -> float:
+def _unlike(variant: OldVariant, region: Region, known: Mapping[str, Node], calls: int) -> float:
     """How much a region differs from the pattern and from the alignment's bindings."""
     cost = 0.5 * abs(len(region.nodes) - calls) + 4.0 * len(region.leaks)
-    for name, node in zip(variant.tensors, order, strict=True):
+    for name, node in zip(variant.tensors, region.inputs, strict=True):
         cost += 3.0 * (region.value(node).dtype != variant.examples[name].dtype)
         cost += 2.0 * (name in known and known[name] is not node)
         cost += 0.5 * (region.value(node).dim() != variant.examples[name].dim())
@@ -152,16 +141,9 @@ def _enclosed(inputs: Sequence[Node], outputs: Sequence[Node]) -> Region | None:
     return region
 
 
-def _scalar_choices(
-    variant: OldVariant, alignment: Alignment, region: Region
-) -> Iterator[dict[tuple[int, str], str]]:
+def _scalar_choices(variant: OldVariant, alignment: Alignment, region: Region) -> Iterator[dict[Slot, str]]:
     """The possible places of the scalars in the region: the aligned one, else that of any float literal."""
-    free = [
-        (index, label)
-        for index, node in enumerate(region.nodes)
-        for label, value in operands(node).items()
-        if isinstance(value, float)
-    ]
+    free = [slot for slot, value in region.slots() if isinstance(value, float)]
     wanted = list(variant.scalars)
     aligned = _aligned_places(variant, alignment, region)
     written = {aligned[name]: name for name in variant.written if name in aligned}
@@ -171,7 +153,7 @@ def _scalar_choices(
             yield written | dict(zip(chosen, wanted, strict=True))
 
 
-def _aligned_places(variant: OldVariant, alignment: Alignment, region: Region) -> dict[str, tuple[int, str]]:
+def _aligned_places(variant: OldVariant, alignment: Alignment, region: Region) -> dict[str, Slot]:
     index = {node: i for i, node in enumerate(region.nodes)}
     by_value = {value: name for name, value in [*variant.written.items(), *variant.scalars.items()]}
     return {
@@ -183,7 +165,3 @@ def _aligned_places(variant: OldVariant, alignment: Alignment, region: Region) -
         and g in index
         and isinstance(operands(g).get(label), int | float)
     }
-
-
-def _argument(node: Node, label: str) -> Any:
-    return operands(node)[label]

@@ -14,6 +14,7 @@ from fusionkit.match.explanation.align import Aligner, Alignment, outputs_of
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.differences import Surroundings, structural_differences
 from fusionkit.match.explanation.literal_differences import literal_differences
+from fusionkit.match.explanation.site_search import users_within
 from fusionkit.match.ops import FORM_OPS, node_pairs, packet
 from fusionkit.match.repairing.fits import Fit, find_fit
 from fusionkit.match.repairing.old_variants import OldVariant
@@ -67,15 +68,15 @@ class _Search:
 
     def near(self, variant: OldVariant) -> None:
         """Try the places where the variant can be aligned, lowest cost first."""
-        failed: dict[object, int] = {}
+        failed = Counter[object]()
         for alignment, graph in _near(variant, self.graphs, self.covered):
             root = alignment.roots[0][1]
             around = _surroundings(root)
             most = _MOST_FAILURES if not self.forms else _MOST_FAILURES // 3
-            if root in self.covered or failed.get(around, 0) > 1 or sum(failed.values()) >= most:
+            if root in self.covered or failed[around] > 1 or sum(failed.values()) >= most:
                 continue
             if not self.take(variant, alignment, graph, find_fit(variant, alignment)):
-                failed[around] = failed.get(around, 0) + 1
+                failed[around] += 1
 
     def anywhere(self, variant: OldVariant) -> None:
         """Try every kind of place, rarest ops first: for a pattern that is written with entirely different ops."""
@@ -114,24 +115,22 @@ def _near(
     """Alignments of the variant with places of the graphs, the cheapest first."""
     limit = max(3.0, 0.9 * sum(1 for node in variant.graph.nodes if node.op == "call_function"))
     bounds = []
-    alike: dict[object, int] = {}
+    alike = Counter[object]()
     for graph in graphs:
-        aligner = Aligner(variant.graph, Calls(), tuple(variant.scalars.values()))
+        aligner = Aligner(variant.graph, Calls(), [*variant.scalars.values()])
         near = _reach(variant.graph, graph)
         for order, node in enumerate(graph.nodes):
             if node not in near or node in covered:
                 continue
             around = _surroundings(node)
-            alike[around] = alike.get(around, 0) + 1
+            alike[around] += 1
             if alike[around] <= _MOST_ALIKE and (bound := aligner.bound(node)) < limit:
                 bounds.append((bound, order, node, aligner, graph))
     made = []
     for _, order, node, aligner, graph in sorted(bounds, key=lambda item: item[:2])[:40]:
-        alignment = aligner.align(node, limit)
-        if alignment is not None:
+        if (alignment := aligner.align(node, limit)) is not None:
             made.append((alignment.cost, order, alignment, graph))
-    for _, _, alignment, graph in sorted(made, key=lambda item: item[:2]):
-        yield alignment, graph
+    yield from (item[2:] for item in sorted(made, key=lambda item: item[:2]))
 
 
 def _reach(pattern: torch.fx.Graph, graph: torch.fx.Graph) -> set[Node]:
@@ -147,43 +146,27 @@ def _reach(pattern: torch.fx.Graph, graph: torch.fx.Graph) -> set[Node]:
         return set(calls)
     rare = sorted(present, key=lambda name: (name in FORM_OPS, counts[name]))[:_MOST_MARKERS]
     steps = sum(1 for node in pattern.nodes if node.op == "call_function") + 2
-    seen: dict[Node, int] = {}
-    for name in rare:
-        for node in _after([node for node in calls if packet(node) == name], steps):
-            seen[node] = seen.get(node, 0) + 1
+    starts = ([node for node in calls if packet(node) == name] for name in rare)
+    seen = Counter(node for start in starts for node in users_within(start, steps))
     ends = {(packet(node), packet(below)) for node in outputs_of(pattern) for below in node.all_input_nodes}
     alike = {n for n in calls if any((packet(n), packet(below)) in ends for below in n.all_input_nodes)}
     return alike | {node for node, count in seen.items() if count >= min(2, len(rare))}
-
-
-def _after(front: Sequence[Node], steps: int) -> set[Node]:
-    """The nodes themselves and the calls that depend on them, up to `steps` uses away."""
-    reached = set(front)
-    edge = set(front)
-    for _ in range(steps):
-        edge = {user for node in edge for user in node.users if user.op == "call_function"} - reached
-        reached |= edge
-    return reached
 
 
 def _surroundings(root: Node, depth: int = 3) -> object:
     """Ops and dtypes of a node and its operands, `depth` levels deep, in comparable form."""
     value = root.meta.get("val")
     below = tuple(_surroundings(node, depth - 1) for node in root.all_input_nodes) if depth else ()
-    return (
-        str(root.target) if root.op == "call_function" else root.op,
-        str(getattr(value, "dtype", "")),
-        below,
-    )
+    name = str(root.target) if root.op == "call_function" else root.op
+    return name, str(getattr(value, "dtype", "")), below
 
 
 def _edits(
     variant: OldVariant, alignment: Alignment, fit: Fit, graph: torch.fx.Graph, trace: TraceFunction
 ) -> tuple[str, ...]:
     """The changes, one line each."""
-    present = frozenset(packet(node) for node in graph.nodes if node.op == "call_function")
-    stands_in = Calls(tuple(variant.scalars.values())).stands_in
-    around = Surroundings(present, stands_in, outputs_of(variant.graph))
+    present = {packet(node) for node in graph.nodes if node.op == "call_function"}
+    around = Surroundings(present, Calls(variant.scalars.values()).stands_in)
     differences = structural_differences(alignment, around)
     differences += literal_differences(alignment, _retrace(variant, fit.region, trace), around.stands_in)
     lines = [
@@ -193,17 +176,15 @@ def _edits(
     ]
     lifted = [name for name in fit.values if name in variant.written]
     lines += [f"scalar_literal: {variant.written[n]} in both functions -> argument {n}" for n in lifted]
-    lines += [
-        f"parameter_source: a tensor held by the pattern -> argument {name}"
-        for name in variant.closure_tensors
-    ]
+    own = "parameter_source: a tensor held by the pattern"
+    lines += [f"{own} -> argument {name}" for name in variant.closure_tensors]
     lines += [f"unused_argument: {name} -> dropped" for name in variant.dropped]
     return tuple(dict.fromkeys(" ".join(line.split()) for line in lines))
 
 
 def _retrace(variant: OldVariant, region: Region, trace: TraceFunction) -> dict[Node, Node] | None:
     """Nodes of the variant's graph -> nodes of its retrace at the region's shapes; None if the ops differ there."""
-    values = [region.value(node) for node in region.inputs]
+    values = region.input_values
     mode = detect_fake_mode(values)
     if mode is None:
         return None

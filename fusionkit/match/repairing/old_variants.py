@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_map
 
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.ops import operands
-from fusionkit.match.repairing.region import Region
+from fusionkit.match.repairing.region import Region, Slot
+from fusionkit.match.repairing.writing import free_name
 from fusionkit.passes.registering import (
     PatternClass,
     argument_names,
@@ -65,14 +66,8 @@ class OldVariant:
     def replacement(self, scalars: Mapping[str, Any]) -> Callable[..., Any]:
         """The old replacement as a function of `tensors`, with these values of the scalars."""
 
-        def call(*tensors: torch.Tensor) -> Any:
-            given = dict(zip(self.tensors, tensors, strict=True))
-            lifted = {id(tensor): given[name] for name, tensor in self.closure_tensors.items()}
-            known = {**self.dropped, **given, **scalars}
-            with _Lifted(lifted):
-                return self.pattern.replacement(*(known[name] for name in argument_names(self.pattern)))
-
-        return call
+        known = {**scalars, **self.dropped}
+        return _lifting(self.pattern.replacement, argument_names(self.pattern), known, self.closure_tensors)
 
     def trace_search(self, tensors: Sequence[torch.Tensor], trace: TraceFunction) -> torch.fx.Graph:
         """The trace of the search function on these tensors; placeholders as in `graph`."""
@@ -80,33 +75,21 @@ class OldVariant:
         search = _lifting(self.pattern.pattern, names, {**self.scalars, **self.dropped}, self.closure_tensors)
         return trace(search, tensors).graph
 
-    def trace_replacement(
-        self, region: Region, trace: TraceFunction
-    ) -> tuple[Region, dict[tuple[int, str], str]]:
+    def trace_replacement(self, region: Region, trace: TraceFunction) -> tuple[Region, dict[Slot, str]]:
         """The trace of the replacement at a region's shapes, as a region, with the places of its scalars."""
-        values = [region.value(node) for node in region.inputs]
-        mode = detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)
-        with mode:
+        values = region.input_values
+        with detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True):
             fresh = [fake_like(value, str(value.device)) for value in values]
             graph = _with_numbers(trace(self.replacement(self.scalars), fresh).graph)
         calls = tuple(node for node in graph.nodes if node.op == "call_function")
         outputs = graph.output_node().all_input_nodes
         whole = Region(tuple(graph.find_nodes(op="placeholder")), calls, tuple(outputs))
-        return whole, scalar_places(whole, {**self.scalars, **self.written})
+        by_value = {_single(value): name for name, value in {**self.scalars, **self.written}.items()}
+        numbers = {slot: _single(value) for slot, value in whole.slots() if type(value) in (int, float)}
+        return whole, {slot: by_value[value] for slot, value in numbers.items() if value in by_value}
 
 
-def scalar_places(region: Region, scalars: Mapping[str, float]) -> dict[tuple[int, str], str]:
-    """The places of the scalars' stand-ins in a trace: (node index, op argument) -> scalar."""
-    by_value = {single(value): name for name, value in scalars.items()}
-    places = {}
-    for index, node in enumerate(region.nodes):
-        for label, value in operands(node).items():
-            if isinstance(value, int | float) and type(value) is not bool and single(value) in by_value:
-                places[index, label] = by_value[single(value)]
-    return places
-
-
-def single(value: float) -> float:
+def _single(value: float) -> float:
     """The number rounded to float32: one of two traces may have it rounded, the other as written."""
     return float(np.float32(value))
 
@@ -125,9 +108,7 @@ def read_variant(
             with within_limits(f"pattern {name_of(pattern)}: tracing it"):
                 own = _find_closure_tensors(pattern, [(examples | scalars)[name] for name in names])
                 closure_tensors = dict(zip(_free_names(names, own), own, strict=True))
-                given = examples | {
-                    name: mode.from_tensor(tensor) for name, tensor in closure_tensors.items()
-                }
+                given = examples | {name: mode.from_tensor(t) for name, t in closure_tensors.items()}
                 graph, new = (
                     trace(_lifting(function, names, scalars, closure_tensors), [*given.values()]).graph
                     for function in (pattern.pattern, pattern.replacement)
@@ -165,14 +146,11 @@ def _written_numbers(
 
     def fractions(trace: torch.fx.Graph) -> list[float]:
         values = [v for n in trace.nodes if n.op == "call_function" for v in operands(n).values()]
-        return [
-            v
-            for v in values
-            if isinstance(v, float) and math.isfinite(v) and v != int(v) and v not in scalars.values()
-        ]
+        floats = [v for v in values if isinstance(v, float) and v not in scalars.values()]
+        return [v for v in floats if math.isfinite(v) and v != int(v)]
 
-    other = {single(value) for value in fractions(new)}
-    shared = [value for value in dict.fromkeys(fractions(graph)) if single(value) in other]
+    other = {_single(value) for value in fractions(new)}
+    shared = [value for value in dict.fromkeys(fractions(graph)) if _single(value) in other]
     return dict(zip(_free_names([*names, *scalars], shared, "eps"), shared, strict=True))
 
 
@@ -210,11 +188,7 @@ def _lifting(
 def _free_names(names: Sequence[str], wanted: Sequence[Any], stem: str = "weight") -> Iterator[str]:
     taken = set(names)
     for _ in wanted:
-        name, number = stem, 1
-        while name in taken:
-            number += 1
-            name = f"{stem}_{number}"
-        taken.add(name)
+        taken.add(name := free_name(stem, taken))
         yield name
 
 

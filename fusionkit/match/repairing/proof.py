@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.matching import apply_to_copies, device_of
 from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
-from fusionkit.numeric.replay import SiteReplay
 from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.match_pass import PatternMatchPass, match_pass_for
 from fusionkit.passes.registering import (
@@ -26,6 +26,7 @@ from fusionkit.passes.registering import (
     replacement_of,
 )
 from fusionkit.passes.site_match import SiteMatch
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.verdict import Verdict
 
@@ -112,9 +113,24 @@ class Matched:
         region = _region_of(hit, [by_name[hit.arguments[name]["node"]] for name in names], by_name)
         key = (hit.variant, form_of(region), _numbers(region), str(literals))
         if key not in known:
-            replay = _compare(pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}")
-            known[key] = (replay.verdict, replay.reason) if isinstance(replay, SiteReplay) else replay
+            known[key] = _compare(pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}")
         return _hit_of(hit, *known[key])
+
+
+def groups_of_file(path: Path, *, with_entries: bool = False) -> dict[str, Sequence[PatternClass]]:
+    """The `...PatternGroup` lists of a file; `with_entries` adds its graph entries as a first group.
+
+    Raises MisuseError when it has neither.
+    """
+    file = read_pattern_file(path)
+    groups: dict[str, Sequence[PatternClass]] = dict(file.groups)
+    if file.entries and with_entries:
+        return {"graph_entries": FileGroup("graph_entries", (), file.entries), **groups}
+    if not groups:
+        raise MisuseError(
+            f"{path}: has graph entries only, which no repair can write anew; mend their handler"
+        )
+    return groups
 
 
 def match_groups(
@@ -177,11 +193,9 @@ def _refused(
 
 
 def _region_of(hit: SiteMatch, inputs: list[torch.fx.Node], by_name: Mapping[str, torch.fx.Node]) -> Region:
-    nodes = [by_name[name] for name in hit.nodes]
-    order = {node: index for index, node in enumerate(by_name.values())}
-    nodes.sort(key=lambda node: order[node])
+    nodes = [node for name, node in by_name.items() if name in hit.nodes]
     inside = set(nodes)
-    outputs = [node for node in nodes if not node.users or any(user not in inside for user in node.users)]
+    outputs = [node for node in nodes if not node.users or not inside.issuperset(node.users)]
     return Region(tuple(inputs), tuple(node for node in nodes if node not in inputs), tuple(outputs))
 
 
@@ -192,19 +206,20 @@ def _compare(
     literals: Mapping[str, Any],
     seed: int,
     name: str,
-) -> SiteReplay | tuple[Verdict, str]:
+) -> tuple[Verdict, str]:
     eps = literals.get("eps")
     drawn = activations_of(pattern)
-    floating = [region.value(node).is_floating_point() for node in region.inputs]
+    values = zip(names, region.input_values, strict=True)
     try:
-        return prove(
+        replay = prove(
             region,
             replacement_of(pattern, names, literals),
             eps=float(eps) if isinstance(eps, int | float) else None,
-            activations=[i for i, argument in enumerate(names) if argument in drawn and floating[i]],
+            activations=[i for i, (own, x) in enumerate(values) if own in drawn and x.is_floating_point()],
             seed=seed,
             name=name,
         )
+        return replay.verdict, replay.reason
     except MisuseError as error:
         return Verdict.INCONCLUSIVE, str(error)
     except USER_CODE_ERRORS as error:
@@ -214,8 +229,7 @@ def _compare(
 def _numbers(region: Region) -> tuple[Any, ...]:
     """The literals of a region, and the shapes, strides and dtypes of its inputs."""
     literals = [str([a for a in node.args if not isinstance(a, torch.fx.Node)]) for node in region.nodes]
-    values = [region.value(node) for node in region.inputs]
-    return (*literals, *((tuple(v.shape), v.stride(), v.dtype) for v in values))
+    return (*literals, *((tuple(v.shape), v.stride(), v.dtype) for v in region.input_values))
 
 
 def _hit_of(hit: SiteMatch, verdict: Verdict | None = None, reason: str = "") -> Hit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,11 @@ import torch.fx
 from torch.utils._pytree import tree_flatten
 
 from fusionkit.errors import MisuseError
-from fusionkit.match.ops import is_cast
+from fusionkit.match.ops import is_cast, operands
 from fusionkit.passes.admission import cast_dtype
 
 Node = torch.fx.Node
+Slot = tuple[int, str]  # a node's index in its region, and the name of an argument of its op
 _LIMIT = 400
 _LOW = (torch.bfloat16, torch.float16)
 
@@ -32,11 +33,21 @@ class Region:
     def leaks(self) -> tuple[Node, ...]:
         """Nodes that are no output but are used outside: torch's matcher refuses a region with such a node."""
         inside = set(self.nodes)
-        return tuple(
-            node
-            for node in self.nodes
-            if node not in self.outputs and any(u not in inside for u in node.users)
-        )
+        return tuple(n for n in self.nodes if n not in self.outputs and not inside.issuperset(n.users))
+
+    def slots(self) -> Iterator[tuple[Slot, Any]]:
+        """Every argument of every node, with its value."""
+        for index, node in enumerate(self.nodes):
+            yield from (((index, label), value) for label, value in operands(node).items())
+
+    def argument(self, slot: Slot) -> Any:
+        """The value of one argument."""
+        return operands(self.nodes[slot[0]])[slot[1]]
+
+    @property
+    def input_values(self) -> list[torch.Tensor]:
+        """The fake tensors of the inputs."""
+        return [self.value(node) for node in self.inputs]
 
     def value(self, node: Node) -> torch.Tensor:
         """The fake tensor of an input or node. Raises MisuseError if it has none."""
@@ -121,26 +132,17 @@ def region_like(region: Region, anchor: Node) -> Region | None:
                 break
         else:
             return None
-    partners = [known.get(node) for node in (*region.inputs, *region.nodes)]
-    if any(node is None for node in partners) or not _apart(region, known):
+    if not known.keys() >= {*region.inputs, *region.nodes} or not _apart(region, known):
         return None
-    return Region(
-        tuple(known[node] for node in region.inputs),
-        tuple(known[node] for node in region.nodes),
-        tuple(known[node] for node in region.outputs),
-    )
+    parts = (region.inputs, region.nodes, region.outputs)
+    return Region(*(tuple(known[node] for node in nodes) for nodes in parts))
 
 
 def regions_like(region: Region, graphs: Iterable[torch.fx.Graph]) -> list[Region]:
     """Every region of the same form in these graphs, `region` itself included, in graph order."""
     target = region.outputs[0].target
-    candidates = [
-        region_like(region, node)
-        for graph in graphs
-        for node in graph.nodes
-        if node.op == "call_function" and node.target == target
-    ]
-    return [item for item in candidates if item is not None]
+    ends = (node for graph in graphs for node in graph.find_nodes(op="call_function", target=target))
+    return [item for node in ends if (item := region_like(region, node)) is not None]
 
 
 def form_of(region: Region) -> Any:
@@ -202,7 +204,7 @@ def _kind(value: Any) -> Any:
     return ("exactly", str(value))
 
 
-def entry_cast(node: Node, inside: set[Node]) -> bool:
+def _is_entry_cast(node: Node, inside: set[Node]) -> bool:
     """Whether a node is the site's own cast of an input to float32, used inside only: its operand is the true input."""
     source = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
     return (
@@ -216,8 +218,8 @@ def entry_cast(node: Node, inside: set[Node]) -> bool:
 
 def _edge_casts(inside: set[Node]) -> set[Node]:
     """The site's casts of its inputs to float32, and the cast of a single output to half precision."""
-    operands = {operand for node in inside for operand in node.all_input_nodes} - inside
-    casts = {node for node in operands if entry_cast(node, inside)}
+    inputs = {operand for node in inside for operand in node.all_input_nodes} - inside
+    casts = {node for node in inputs if _is_entry_cast(node, inside)}
     ends = [node for node in inside if any(user not in inside for user in node.users)]
     users = list(ends[0].users) if len(ends) == 1 else []
     if len(users) == 1 and users[0] not in inside and is_cast(users[0]) and cast_dtype(users[0]) in _LOW:

@@ -8,23 +8,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import fusionkit.patterns
 from fusionkit.capture.aot import decomposition_table
-from fusionkit.capture.graphs import Capture
+from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import pattern_names
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.match.matching import device_of
+from fusionkit.match.repairing.fits import Fit
 from fusionkit.match.repairing.forms import Form, find_forms
 from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
 from fusionkit.match.repairing.old_variants import OldVariant, read_variant
-from fusionkit.match.repairing.pattern_source import PatternSource, groups_of_file, read_source
-from fusionkit.match.repairing.proof import Hit, Matched, match_groups
+from fusionkit.match.repairing.proof import Hit, Matched, groups_of_file, match_groups
 from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.registering import name_of
+from fusionkit.passes.registry import pattern_registry
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.store import write_text
 from fusionkit.verdict import Verdict
@@ -79,20 +82,26 @@ def repair(
     graphs = capture.in_window(window)
     if not graphs:
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
-    return _Repair(capture, read_source(pattern), window, seed).run()
+    return _Repair(capture, graphs, pattern, seed).run()
 
 
 class _Repair:
-    def __init__(self, capture: Capture, source: PatternSource, window: str, seed: int) -> None:
+    def __init__(
+        self, capture: Capture, graphs: Sequence[CapturedGraph], pattern: str | Path, seed: int
+    ) -> None:
+        path = Path(pattern) if Path(pattern).suffix == ".py" else _kit_file(str(pattern))
         self.capture = capture
-        self.source = source
-        self.graphs = capture.in_window(window)
+        self.graphs = graphs
+        self.pattern = str(pattern)
+        self.file_name = path.name
+        self.old_text = path.read_text("utf-8")
+        self.groups = groups_of_file(path)
         self.seed = seed
         self.device = device_of(self.graphs)
         self.trace: TraceFunction = make_tracer(decomposition_table(capture.decompositions))
 
     def run(self) -> RepairReport:
-        before = match_groups(self.capture, self.graphs, self.source.groups)
+        before = match_groups(self.capture, self.graphs, self.groups)
         variants, untraceable = self.old_variants(before)
         if untraceable and not variants and not before.count:
             raise MisuseError(untraceable[0])
@@ -106,7 +115,7 @@ class _Repair:
     def old_variants(self, before: Matched) -> tuple[list[OldVariant], list[str]]:
         """The variants that can be traced, and the errors of the others; endless code is not run again."""
         variants, failed = [], []
-        for group, classes in self.source.groups.items():
+        for group, classes in self.groups.items():
             for index, pattern in enumerate(classes):
                 if name_of(pattern) in before.endless:
                     failed.append(before.unusable[name_of(pattern)])
@@ -130,22 +139,26 @@ class _Repair:
                 written.append(write_entry_variant(form.fit, form.regions, form.variant, number, form.edits))
                 continue
             written += [
-                write_variant(form.fit, part, form.variant, number + index, form.edits, self.trace)
-                for index, part in enumerate(parts)
+                write_variant(form.fit, part, form.variant, index, form.edits, self.trace)
+                for index, part in enumerate(parts, number)
             ]
         return written
 
     def judge(self, before: Matched, written: list[NewVariant]) -> RepairReport:
         """Load the written variants, match, prove each new hit; drop variants without a hit or with a wrong one."""
         wrong, refused = "", ""
+        kept = {
+            group: [i for i, pattern in enumerate(classes) if before.hits_of(pattern)]
+            for group, classes in self.groups.items()
+        }
         for _ in range(3):
-            text = self.text(before, written)
+            text = write_file(self.old_text, kept, written, self.capture.subject)
             after = self.match(text)
             entries = {
-                region.outputs[0]: (region, variant.old.replacement(variant.values_at(region)))
-                for variant in written
-                if variant.entry
-                for region in variant.regions
+                region.outputs[0]: (region, item.old.replacement(Fit(region, item.fit.scalars).values))
+                for item in written
+                if item.fit is not None
+                for region in item.regions
             }
             hits = after.prove(self.seed, {variant.name for variant in written}, entries)
             bad = {hit.variant: hit.reason for hit in hits if hit.verdict not in (None, Verdict.PASS)}
@@ -163,35 +176,27 @@ class _Repair:
         reason = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
         missed = self.still_missed(text)
         return RepairReport(
-            self.source.label, before.count, len(hits), tuple(hits), edits, text, True, reason, missed
+            self.pattern, before.count, len(hits), tuple(hits), edits, text, True, reason, missed
         )
-
-    def text(self, before: Matched, written: Sequence[NewVariant]) -> str:
-        kept = {
-            group: [i for i, pattern in enumerate(classes) if before.hits_of(pattern)]
-            for group, classes in self.source.groups.items()
-        }
-        return write_file(self.source.text, kept, written, self.capture.subject)
 
     def match(self, text: str) -> Matched:
         with tempfile.TemporaryDirectory() as folder:
-            path = write_text(Path(folder) / self.source.file_name, text)
+            path = write_text(Path(folder) / self.file_name, text)
             return match_groups(self.capture, self.graphs, groups_of_file(path, with_entries=True))
 
     def still_missed(self, text: str) -> tuple[SiteExplanation, ...]:
         """Explanations of the sites that the new file misses."""
         with tempfile.TemporaryDirectory() as folder:
-            path = write_text(Path(folder) / self.source.file_name, text)
-            window = self.graphs[0].window
+            path = write_text(Path(folder) / self.file_name, text)
             try:
-                reports = explain_capture(self.capture, path, window=window)
+                reports = explain_capture(self.capture, path, window=self.graphs[0].window)
             except MisuseError:  # the proven hits count even if the misses cannot be explained
                 return ()
         return tuple(_placed(site, folder) for report in reports for site in report.missed)
 
     def refused(self, before: Matched, reason: str) -> RepairReport:
         hits = tuple(before.prove(self.seed, set()))
-        return RepairReport(self.source.label, before.count, before.count, hits, {}, None, False, reason)
+        return RepairReport(self.pattern, before.count, before.count, hits, {}, None, False, reason)
 
     def why_nothing_written(self, before: Matched, forms: Sequence[Form], untraceable: Sequence[str]) -> str:
         leaking = [region for form in forms for region in form.leaking]
@@ -205,6 +210,19 @@ class _Repair:
             return untraceable[0]
         more = f"{before.count} sites hit already, and no other place" if before.count else "no place"
         return f"{more} of this graph computes what the replacement computes; there is no variant to write"
+
+
+def _kit_file(name: str) -> Path:
+    if name not in pattern_names():
+        raise MisuseError(
+            f"'{name}' is no pattern of the kit and no .py file; known: {', '.join(pattern_names())}"
+        )
+    group, _ = pattern_registry[f"enable_{name}"]
+    folder = Path(fusionkit.patterns.__path__[0])
+    for path in sorted(folder.glob("*_pattern.py")):
+        if f"\n{group} = " in path.read_text("utf-8"):
+            return path
+    raise MisuseError(f"pattern '{name}': no file of the kit defines {group}")
 
 
 def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:

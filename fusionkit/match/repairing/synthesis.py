@@ -11,8 +11,7 @@ from typing import Any
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
-from fusionkit.match.repairing.pattern_source import groups_of_file
-from fusionkit.match.repairing.proof import Matched, match_groups
+from fusionkit.match.repairing.proof import Matched, groups_of_file, match_groups
 from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
 from fusionkit.match.repairing.region_choice import module_chain, regions_of_lines, regions_of_names
 from fusionkit.match.repairing.synthesis_ops import take_op
@@ -86,14 +85,10 @@ def synthesize(
         matched = match_groups(capture, graphs, groups_of_file(path))
     regions = [region for form in forms for region in form.regions]
     taking = [hit for hit in _hits_of(regions, matched) if hit is not None]
+    taken = tuple((form.cls, None if form.taken is None else str(form.taken)) for form in forms)
+    besides = matched.count - len(set(taking))
     return SynthesisReport(
-        name,
-        sites=len(regions),
-        hits=len(taking),
-        taken=tuple(map(_taken_of, forms)),
-        text=text,
-        besides=matched.count - len(set(taking)),
-        reason=_why_missed(chosen, matched),
+        name, len(regions), len(taking), taken, text, besides, _why_missed(chosen, matched)
     )
 
 
@@ -164,9 +159,3 @@ def draft_pattern(graph: CapturedGraph, anchor: str, *, model: str, op: str) -> 
     outside = dict.fromkeys(o for node in chain for o in node.all_input_nodes if o not in set(chain))
     region = Region(tuple(node for node in outside if not is_number(node)), tuple(chain), (chain[-1],))
     return write_group(write_forms([region], names, 1, take_op(region)), names, model)
-
-
-def _taken_of(form: WrittenForm) -> tuple[str, str | None]:
-    if form.taken is None:
-        return form.cls, None
-    return form.cls, f"{form.taken.form.op}, equal on target cpu: {form.taken.error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,7 @@ from typing import Any
 import torch
 
 from fusionkit.errors import USER_CODE_ERRORS
-from fusionkit.match.ops import operands
-from fusionkit.match.repairing.region import Region
+from fusionkit.match.repairing.region import Region, Slot
 from fusionkit.match.repairing.region_numbers import plausible, prove
 from fusionkit.numeric.replay import SiteReplay
 
@@ -30,7 +30,6 @@ class FusedForm:
 
     op: str
     tensors: int
-    takes_eps: bool
     text: str
     call: Callable[..., Any]
     below: int | None = None
@@ -48,35 +47,35 @@ _WIDE = "{1} = torch.cat(({1}, {1}), dim=-1)\n{2} = torch.cat(({2}, {2}), dim=-1
 # Signatures: torch_npu 2.13 npu_native_functions.yaml and op-plugin docs; layer_norm_scale_shift is the kit's own.
 # The simplest call of an op comes first.
 FORMS: tuple[FusedForm, ...] = (
-    FusedForm("npu_rms_norm", 2, True, f"{_RMS}({{0}}, {{1}}, {{eps}})[0]",
+    FusedForm("npu_rms_norm", 2, f"{_RMS}({{0}}, {{1}}, {{eps}})[0]",
               lambda x, w, eps: _npu.npu_rms_norm(x, w, eps)[0]),
-    FusedForm("npu_rms_norm", 2, True, f"{_RMS}({{0}}, 1.0 + {{1}}.float(), {{eps}})[0]",
+    FusedForm("npu_rms_norm", 2, f"{_RMS}({{0}}, 1.0 + {{1}}.float(), {{eps}})[0]",
               lambda x, w, eps: _npu.npu_rms_norm(x, 1.0 + w.float(), eps)[0]),
-    FusedForm("npu_add_rms_norm", 3, True, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::2]",
+    FusedForm("npu_add_rms_norm", 3, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::2]",
               lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::2]),
-    FusedForm("npu_add_rms_norm", 3, True, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::-2]",
+    FusedForm("npu_add_rms_norm", 3, "torch.ops.npu.npu_add_rms_norm({0}, {1}, {2}, {eps})[::-2]",
               lambda x, y, w, eps: _npu.npu_add_rms_norm(x, y, w, eps)[::-2]),
-    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}, {{1}}, {{2}}, "half")',
+    FusedForm("npu_rotary_mul", 3, f'{_TURN}({{0}}, {{1}}, {{2}}, "half")',
               lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "half"), below=0),
-    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}, {{1}}, {{2}}, "interleave")',
+    FusedForm("npu_rotary_mul", 3, f'{_TURN}({{0}}, {{1}}, {{2}}, "interleave")',
               lambda x, c, s: _npu.npu_rotary_mul(x, c, s, "interleave"), below=0),
-    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "half").to({{0}}.dtype)',
+    FusedForm("npu_rotary_mul", 3, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "half").to({{0}}.dtype)',
               lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "half").to(x.dtype), below=0),
-    FusedForm("npu_rotary_mul", 3, False, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "interleave").to({{0}}.dtype)',
+    FusedForm("npu_rotary_mul", 3, f'{_TURN}({{0}}.float(), {{1}}, {{2}}, "interleave").to({{0}}.dtype)',
               lambda x, c, s: _npu.npu_rotary_mul(x.float(), c, s, "interleave").to(x.dtype), below=0),
-    FusedForm("npu_rotary_mul", 3, False, f'{_WIDE}{_TURN}({{0}}, {{1}}, {{2}}, "half")',
+    FusedForm("npu_rotary_mul", 3, f'{_WIDE}{_TURN}({{0}}, {{1}}, {{2}}, "half")',
               lambda x, c, s: _npu.npu_rotary_mul(x, _both(c), _both(s), "half"), below=0),
-    FusedForm("npu_swiglu", 1, False, "torch.ops.npu.npu_swiglu({0}, -1)", lambda x: _npu.npu_swiglu(x, -1)),
-    FusedForm("npu_swiglu", 2, False, "torch.ops.npu.npu_swiglu(torch.cat(({0}, {1}), dim=-1), -1)",
+    FusedForm("npu_swiglu", 1, "torch.ops.npu.npu_swiglu({0}, -1)", lambda x: _npu.npu_swiglu(x, -1)),
+    FusedForm("npu_swiglu", 2, "torch.ops.npu.npu_swiglu(torch.cat(({0}, {1}), dim=-1), -1)",
               lambda x, y: _npu.npu_swiglu(torch.cat((x, y), dim=-1), -1), below=0),
-    FusedForm("npu_gelu", 1, False, 'torch.ops.npu.npu_gelu({0}, approximate="tanh")',
+    FusedForm("npu_gelu", 1, 'torch.ops.npu.npu_gelu({0}, approximate="tanh")',
               lambda x: _npu.npu_gelu(x, approximate="tanh")),
-    FusedForm("npu_gelu", 1, False, 'torch.ops.npu.npu_gelu({0}, approximate="none")',
+    FusedForm("npu_gelu", 1, 'torch.ops.npu.npu_gelu({0}, approximate="none")',
               lambda x: _npu.npu_gelu(x, approximate="none")),
-    FusedForm("npu_fast_gelu", 1, False, "torch.ops.npu.npu_fast_gelu({0})", lambda x: _npu.npu_fast_gelu(x)),
-    FusedForm("layer_norm_scale_shift", 3, True, f"{_NORM}({{0}}, {{1}}, {{2}}, {{eps}})",
+    FusedForm("npu_fast_gelu", 1, "torch.ops.npu.npu_fast_gelu({0})", lambda x: _npu.npu_fast_gelu(x)),
+    FusedForm("layer_norm_scale_shift", 3, f"{_NORM}({{0}}, {{1}}, {{2}}, {{eps}})",
               lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a, b, eps), below=0),
-    FusedForm("layer_norm_scale_shift", 3, True, f"{_NORM}({{0}}, {{1}}.unsqueeze(1), {{2}}.unsqueeze(1), {{eps}})",
+    FusedForm("layer_norm_scale_shift", 3, f"{_NORM}({{0}}, {{1}}.unsqueeze(1), {{2}}.unsqueeze(1), {{eps}})",
               lambda x, a, b, eps: _kit.layer_norm_scale_shift(x, a.unsqueeze(1), b.unsqueeze(1), eps), below=1),
 )  # fmt: skip
 
@@ -85,33 +84,33 @@ FORMS: tuple[FusedForm, ...] = (
 class TakenOp:
     """A fused op that computes a region.
 
-    `order`: input index for each tensor of `form`; `eps`: (node index, op argument) of the number, `value`: its
-    value, both None for a form without one.
+    `order`: input index for each tensor of `form`; `eps`: the place of the number, `value`: its value, both None for
+    a form without one.
     """
 
     form: FusedForm
     order: tuple[int, ...]
-    eps: tuple[int, str] | None
+    eps: Slot | None
     value: float | None
     replays: tuple[SiteReplay, ...]
 
-    def lines(self, names: Sequence[str], eps: str | None) -> list[str]:
+    def text(self, names: Sequence[str], eps: str | None) -> str:
         """The statements that return the value; `eps`: the argument's name if the number is an argument."""
         tensors = [names[index] for index in self.order]
         text = self.form.text.format(*tensors, eps=eps if eps is not None else repr(self.value))
         *before, last = text.splitlines()
-        return [*before, f"return {last}"]
+        return "\n".join([*before, f"return {last}"])
 
-    @property
-    def error(self) -> str:
-        """One line: the largest differences over all comparisons."""
-        comparisons = [
-            r.comparison for replay in self.replays for r in replay.regimes if r.comparison is not None
-        ]
-        parts = [part for item in comparisons for part in (item.outputs or (item,))]
-        largest = max((part.max_abs for part in parts if part.max_abs == part.max_abs), default=0.0)
-        relative = max((part.mean_rel for part in parts if part.mean_rel == part.mean_rel), default=0.0)
-        return f"largest difference {largest:.3g}, mean relative difference {relative:.3g} at most"
+    def __str__(self) -> str:
+        """One line: the op, and the largest differences over all comparisons."""
+        comparisons = [regime.comparison for replay in self.replays for regime in replay.regimes]
+        parts = [part for item in comparisons if item is not None for part in (item.outputs or (item,))]
+        largest = max((part.max_abs for part in parts if not math.isnan(part.max_abs)), default=0.0)
+        relative = max((part.mean_rel for part in parts if not math.isnan(part.mean_rel)), default=0.0)
+        return (
+            f"{self.form.op}, equal on target cpu: largest difference {largest:.3g},"
+            f" mean relative difference {relative:.3g} at most"
+        )
 
 
 def take_op(region: Region) -> TakenOp | None:
@@ -120,34 +119,30 @@ def take_op(region: Region) -> TakenOp | None:
     Equal: within the kit's tolerance of the region's float64 reference, at the region's own shapes, for each of
     several seeds. None if there is no such op.
     """
-    for form, order, place in _bindings(region):
-        value = None if place is None else _number(region, place)
+    for form, order, slot in _bindings(region):
+        value = None if slot is None else float(region.argument(slot))
         candidate = _bound(form, order, value)
         if not plausible(region, candidate):
             continue
-        replays = _proofs(region, candidate, value)
-        if replays is not None:
-            return TakenOp(form, order, place, value, replays)
+        try:
+            replays = tuple(prove(region, candidate, eps=value, seed=seed) for seed in _SEEDS)
+        except USER_CODE_ERRORS:
+            continue
+        if all(replays):
+            return TakenOp(form, order, slot, value, replays)
     return None
 
 
-def _bindings(region: Region) -> Iterator[tuple[FusedForm, tuple[int, ...], tuple[int, str] | None]]:
+def _bindings(region: Region) -> Iterator[tuple[FusedForm, tuple[int, ...], Slot | None]]:
     count = len(region.inputs)
-    floats = [
-        (index, label)
-        for index, node in enumerate(region.nodes)
-        for label, value in operands(node).items()
-        if isinstance(value, float)
-    ]
-    for form in FORMS:
-        if form.tensors != count:
-            continue
-        ranks = [region.value(node).dim() for node in region.inputs]
-        places: list[tuple[int, str] | None] = [*floats] if form.takes_eps else [None]
-        for order, place in itertools.product(itertools.permutations(range(count)), places):
+    floats = [slot for slot, value in region.slots() if isinstance(value, float)]
+    for form in (form for form in FORMS if form.tensors == count):
+        ranks = [value.dim() for value in region.input_values]
+        slots: list[Slot | None] = [*floats] if "{eps}" in form.text else [None]
+        for order, slot in itertools.product(itertools.permutations(range(count)), slots):
             below = {ranks[order[0]] - ranks[index] for index in order[1:]}
             if form.below is None or below <= {form.below}:
-                yield form, order, place
+                yield form, order, slot
 
 
 def _bound(form: FusedForm, order: Sequence[int], eps: float | None) -> Callable[..., Any]:
@@ -156,17 +151,3 @@ def _bound(form: FusedForm, order: Sequence[int], eps: float | None) -> Callable
         return form.call(*chosen) if eps is None else form.call(*chosen, eps)
 
     return call
-
-
-def _proofs(
-    region: Region, candidate: Callable[..., Any], eps: float | None
-) -> tuple[SiteReplay, ...] | None:
-    try:
-        replays = tuple(prove(region, candidate, eps=eps, seed=seed) for seed in _SEEDS)
-    except USER_CODE_ERRORS:
-        return None
-    return replays if all(replays) else None
-
-
-def _number(region: Region, place: tuple[int, str]) -> float:
-    return float(operands(region.nodes[place[0]])[place[1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,10 @@ import torch
 
 from fusionkit.capture.sources import module_path, source_line
 from fusionkit.match.ops import operands
-from fusionkit.match.repairing.new_variants import STAND_INS
-from fusionkit.match.repairing.region import Region
+from fusionkit.match.repairing.new_variants import STAND_INS, example_of, methods_text
+from fusionkit.match.repairing.region import Region, Slot
 from fusionkit.match.repairing.synthesis_ops import TakenOp
-from fusionkit.match.repairing.writing import Body, parts_to_write, write_body
+from fusionkit.match.repairing.writing import free_name, parts_to_write, write_body
 from fusionkit.pattern_files.naming import FusionNames
 
 _TEMPLATE = '''class {cls}:
@@ -23,24 +24,7 @@ _TEMPLATE = '''class {cls}:
         """Variant for a first argument of `dtype`."""
 
         class Pattern(PatternBase):
-            @staticmethod
-            def name():
-                return f"{cls}_{{dtype}}".replace("torch.", "")
-
-            @staticmethod
-            def inputs():
-                return [
-{inputs}
-                ]
-
-{scalars}            @staticmethod
-            def pattern({signature}):
-{body}
-
-            @staticmethod
-            def replacement({signature}):
-{replacement}
-
+{methods}
         return Pattern
 '''
 
@@ -68,28 +52,32 @@ def write_forms(
 
 def _write_form(
     regions: Sequence[Region],
-    scalars: dict[tuple[int, str], str],
+    scalars: dict[Slot, str],
     names: FusionNames,
     number: int,
     taken: TakenOp | None,
 ) -> WrittenForm:
-    stem = names.pattern_class.removesuffix("Pattern")
-    cls = names.pattern_class if number == 1 else f"{stem}{number}Pattern"
-    first = regions[0]
+    stem, first = names.pattern_class.removesuffix("Pattern"), regions[0]
+    cls = f"{stem}{number if number > 1 else ''}Pattern"
     arguments = argument_names_for(first)
     body = write_body(regions, arguments, scalars)
-    dtype = first.value(first.inputs[0]).dtype
-    defaults = {name: operands(first.nodes[i])[label] for (i, label), name in scalars.items()}
-    signature = ", ".join([*arguments, *(f"{name}={value!r}" for name, value in defaults.items())])
+    replacement = f"# TODO: put the fused op here; until then this repeats the search part.\n{body}"
+    if taken is not None:
+        replacement = taken.text(arguments, None if taken.eps is None else scalars.get(taken.eps))
+    dtype = first.input_values[0].dtype
+    defaults = [f"{name}={first.argument(slot)!r}" for slot, name in scalars.items()]
     where = module_path(first.outputs[0]) or "the model"
+    methods = methods_text(
+        f'f"{cls}_{{dtype}}".replace("torch.", "")',
+        [example_of(value, dtype) for value in first.input_values],
+        dict(zip(scalars.values(), STAND_INS, strict=False)),
+        ", ".join([*arguments, *defaults]),
+        {"pattern": body, "replacement": replacement},
+    )
     text = _TEMPLATE.format(
         cls=cls,
         docstring=f"{len(first.nodes)} nodes of {where} ({source_line(first.outputs[0]) or first.outputs[0].name}).",
-        inputs="\n".join(" " * 20 + _example(first.value(node), dtype) for node in first.inputs),
-        scalars=_scalars_method(scalars),
-        signature=signature,
-        body=body.indented(16),
-        replacement=_replacement(body, arguments, scalars, taken),
+        methods=textwrap.indent(methods, " " * 8),
     )
     return WrittenForm(cls, tuple(regions), taken, dtype, text)
 
@@ -109,50 +97,21 @@ def write_group(forms: Sequence[WrittenForm], names: FusionNames, subject: str) 
 def argument_names_for(region: Region) -> list[str]:
     """`x` for the first tensor, `weight` for vectors, `other` for the rest; numbered from the second of a kind."""
     made: list[str] = []
-    for node in region.inputs:
-        value = region.value(node)
+    for value in region.input_values:
         stem = "x" if not made and value.dim() > 1 else "weight" if value.dim() == 1 else "other"
-        name, number = stem, 1
-        while name in made:
-            number += 1
-            name = f"{stem}_{number}"
-        made.append(name)
+        made.append(free_name(stem, made))
     return made
 
 
-def _scalars_of(regions: Sequence[Region]) -> dict[tuple[int, str], str]:
+def _scalars_of(regions: Sequence[Region]) -> dict[Slot, str]:
     """A scalar argument for each float literal that differs between the sites."""
-    scalars: dict[tuple[int, str], str] = {}
-    for index, node in enumerate(regions[0].nodes):
-        for label, value in operands(node).items():
-            others = (
-                {operands(region.nodes[index]).get(label) for region in regions}
-                if isinstance(value, float)
-                else set()
-            )
-            if len(others) > 1 and len(scalars) < len(STAND_INS):
-                scalars[index, label] = "eps" if not scalars else f"eps_{len(scalars) + 1}"
+    floats = [(index, label) for (index, label), value in regions[0].slots() if isinstance(value, float)]
+    varying = [
+        (index, label)
+        for index, label in floats
+        if len({operands(region.nodes[index]).get(label) for region in regions}) > 1
+    ]
+    scalars: dict[Slot, str] = {}
+    for slot in varying[: len(STAND_INS)]:
+        scalars[slot] = free_name("eps", scalars.values())
     return scalars
-
-
-def _scalars_method(scalars: dict[tuple[int, str], str]) -> str:
-    if not scalars:
-        return ""
-    pairs = ", ".join(f'"{name}": {value}' for name, value in zip(scalars.values(), STAND_INS, strict=False))
-    return f"            @staticmethod\n            def scalars():\n                return {{{pairs}}}\n\n"
-
-
-def _replacement(
-    body: Body, arguments: Sequence[str], scalars: dict[tuple[int, str], str], taken: TakenOp | None
-) -> str:
-    if taken is None:
-        todo = "# TODO: put the fused op here; until then this repeats the search part.\n"
-        return " " * 16 + todo + body.indented(16)
-    eps = None if taken.eps is None else scalars.get(taken.eps)
-    return "\n".join(" " * 16 + line for line in taken.lines(arguments, eps))
-
-
-def _example(value: torch.Tensor, first: torch.dtype) -> str:
-    shape = [int(size) if not isinstance(size, torch.SymInt) else 2 for size in value.shape]
-    dtype = "dtype" if value.dtype == first else repr(value.dtype)
-    return f'torch.empty({shape}, dtype={dtype}, device="meta"),'

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import math
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 
 from fusionkit.errors import MisuseError
-from fusionkit.match.ops import packet
-from fusionkit.match.repairing.region import Region, is_number
-from fusionkit.match.repairing.writing_sizes import Place, Sizes, UnexplainedError, write_dim, write_size
+from fusionkit.match.explanation.literal_differences import DIMS
+from fusionkit.match.ops import operands, packet
+from fusionkit.match.repairing.region import Region, Slot, is_number
+from fusionkit.match.repairing.writing_sizes import Place, UnexplainedError, write_dim, write_size
 
 Node = torch.fx.Node
-_DIMS = frozenset({"dim", "dims", "dim0", "dim1", "start_dim", "end_dim"})
-_SIZES = frozenset(
-    {"size", "shape", "split_size", "split_sizes", "repeats", "start", "end", "normalized_shape", "length"}
+_SIZES = (
+    "size",
+    "shape",
+    "split_size",
+    "split_sizes",
+    "repeats",
+    "start",
+    "end",
+    "normalized_shape",
+    "length",
 )
 _WIDTH = 92
 _MOST_PARTS = 6  # number of variants for one form with a size that no input explains
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """`lines`: the statements, ending with a return. `used`: the arguments that occur in them."""
-
-    lines: tuple[str, ...]
-    used: frozenset[str]
-
-    def indented(self, spaces: int) -> str:
-        """The statements as the body of a function."""
-        return "\n".join(" " * spaces + line for line in self.lines)
-
-
 def write_body(
-    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str] | None = None
-) -> Body:
-    """The body of a function of `names` (one for each input) that computes what the regions compute.
+    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[Slot, str] | None = None
+) -> str:
+    """The body of a function of `names` (one for each input) that computes what the regions compute, not indented.
 
     The regions have one form and one node order (as from `regions_like`). Literals are those of the graph; a dim is
     computed from the rank if the sites' ranks differ; a size is computed from the inputs if the expression is right
-    at every site. `scalars`: (node index, op argument) -> the parameter to write there. Raises UnexplainedError for
+    at every site. `scalars`: number -> the parameter to write there. Raises UnexplainedError for
     a number that differs between the sites and that no input explains.
     """
     return _Writer(regions, names, scalars or {}).write()
 
 
 def parts_to_write(
-    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str] | None = None
+    regions: Sequence[Region], names: Sequence[str], scalars: Mapping[Slot, str] | None = None
 ) -> list[list[Region]]:
     """The regions in parts that can each be written, split by the value of a size that no input explains.
 
@@ -75,44 +71,30 @@ def parts_to_write(
 
 
 class _Writer:
-    def __init__(
-        self, regions: Sequence[Region], names: Sequence[str], scalars: Mapping[tuple[int, str], str]
-    ) -> None:
+    def __init__(self, regions: Sequence[Region], names: Sequence[str], scalars: Mapping[Slot, str]) -> None:
         self.regions = regions
         self.names = list(names)
         self.scalars = scalars
         first = regions[0]
         self.local: dict[Node, str] = dict(zip(first.inputs, names, strict=True))
-        self.used: set[str] = set()
-        self.sizes = Sizes(
-            [
-                (name, [region.value(region.inputs[i]).shape for region in regions])
-                for i, name in enumerate(names)
-            ]
-        )
+        shapes = [[value.shape for value in region.input_values] for region in regions]
+        self.sizes = list(zip(names, zip(*shapes, strict=True), strict=True))
 
-    def write(self) -> Body:
+    def write(self) -> str:
         lines: list[str] = []
         for index, node in enumerate(self.regions[0].nodes):
             call = self.call(index, node)
             self.local[node] = self.fresh(node)
             lines += _wrapped(f"{self.local[node]} = ", *call)
         outputs = [self.local[node] for node in self.regions[0].outputs]
-        lines.append(f"return {', '.join(outputs)}")
-        return Body(tuple(lines), frozenset(self.used))
+        return "\n".join([*lines, f"return {', '.join(outputs)}"])
 
     def fresh(self, node: Node) -> str:
         """A local name from the op's own, numbered if it is in use."""
-        stem = packet(node).rpartition(".")[2].strip("_") or "value"
-        taken = {*self.local.values(), *self.names, *self.scalars.values(), "torch"}
+        stem = packet(node).rpartition(".")[2].strip("_")
         if keyword.iskeyword(stem) or not stem.isidentifier():
             stem = "value"
-        number = 1
-        name = stem
-        while name in taken:
-            number += 1
-            name = f"{stem}_{number}"
-        return name
+        return free_name(stem, {*self.local.values(), *self.names, *self.scalars.values(), "torch"})
 
     def call(self, index: int, node: Node) -> tuple[str, list[str], str]:
         """The call's head, arguments and tail."""
@@ -134,15 +116,12 @@ class _Writer:
 
     def argument(self, index: int, nodes: list[Node], label: str, values: list[Any]) -> str:
         if (index, label) in self.scalars:
-            self.used.add(self.scalars[index, label])
             return self.scalars[index, label]
         return self.literal(nodes, label, values, None)
 
     def literal(self, nodes: list[Node], label: str, values: list[Any], position: int | None) -> str:
         first = values[0]
         if isinstance(first, Node) and not is_number(first):
-            if first in self.regions[0].inputs:
-                self.used.add(self.local[first])
             return self.local[first]
         if isinstance(first, list | tuple):
             columns = [[value[i] for value in values] for i in range(len(first))]
@@ -161,7 +140,7 @@ class _Writer:
         numbers = [value.meta["val"] if isinstance(value, Node) else value for value in values]
         place = self.place(nodes, label, position)
         alike = all(type(n) is type(numbers[0]) and str(n) == str(numbers[0]) for n in numbers)
-        if label in _DIMS and place is not None:
+        if label in DIMS and place is not None:
             return write_dim(numbers, place)
         if place is not None and not isinstance(numbers[0], float) and (label in _SIZES or not alike):
             return write_size(numbers, place, self.sizes)
@@ -178,14 +157,9 @@ class _Writer:
             return None
         which = list(nodes[0].all_input_nodes).index(operand)
         shapes = [node.all_input_nodes[which].meta["val"].shape for node in nodes]
-        dim: Any = None
-        schema = getattr(nodes[0].target, "_schema", None)
-        if schema is not None:
-            named: dict[str, Any] = {a.name: v for a, v in zip(schema.arguments, nodes[0].args, strict=False)}
-            dim = named.get("dim")
-        return Place(
-            nodes[0].name, label, self.local[operand], shapes, position, dim if isinstance(dim, int) else None
-        )
+        dim = None if "dim" in nodes[0].kwargs else operands(nodes[0]).get("dim")
+        own = dim if isinstance(dim, int) else None
+        return Place(nodes[0].name, label, self.local[operand], shapes, position, own)
 
     def dtype(self, dtype: torch.dtype) -> str:
         """`x.dtype` of the first input x of this dtype; float32 as it is, since forms cast to it from any dtype."""
@@ -200,6 +174,12 @@ class _Writer:
         if len(inputs) == len(values) and all(a == b for a, b in zip(inputs, values, strict=True)):
             return f"{self.names[0]}.device"
         return f"torch.device({str(values[0])!r})"
+
+
+def free_name(stem: str, taken: Container[str]) -> str:
+    """The stem if it is free, else the stem with the first free number from 2 on."""
+    names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _wrapped(start: str, head: str, arguments: list[str], tail: str) -> list[str]:

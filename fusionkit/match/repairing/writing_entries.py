@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch.fx
 
 from fusionkit.errors import MisuseError
 from fusionkit.match.ops import packet
-from fusionkit.match.repairing.region import Region, is_number
+from fusionkit.match.repairing.region import Region, Slot, is_number
 
 Node = torch.fx.Node
 _TEMPLATE = '''def register_{name}_graph_entries(pattern_pass):
@@ -36,7 +36,7 @@ _TEMPLATE = '''def register_{name}_graph_entries(pattern_pass):
 
 def write_entry(
     regions: Sequence[Region],
-    arguments: Sequence[int | tuple[int, str]],
+    arguments: Sequence[int | Slot],
     *,
     name: str,
     docstring: str,
@@ -44,16 +44,14 @@ def write_entry(
 ) -> str:
     """The function `register_{name}_graph_entries(pattern_pass)` for regions of one form with a single output.
 
-    `arguments`: those of the call of `replacement`, an expression, in order: an input's index, or (node index, op
-    argument) for a number of the graph. Raises MisuseError for several outputs.
+    `arguments`: those of the call of `replacement`, an expression, in order: an input's index, or the place of a
+    number of the graph. Raises MisuseError for several outputs.
     """
     if len(regions[0].outputs) != 1:
         raise MisuseError("a graph entry gives one output; write a pattern for a site with several")
     writer = _Entry(regions)
-    given = [
-        writer.inputs[regions[0].inputs[item]] if isinstance(item, int) else writer.number(*item)
-        for item in arguments
-    ]
+    names = [writer.inputs[node] for node in regions[0].inputs]
+    given = [names[item] if isinstance(item, int) else writer.number(*item) for item in arguments]
     walk = [*writer.walk(), f"return [{', '.join(given)}]"]
     tree = [*writer.tree()]
     return _TEMPLATE.format(
@@ -72,16 +70,15 @@ class _Entry:
         self.regions = regions
         first = regions[0]
         self.inputs = {node: f"input_{index}" for index, node in enumerate(first.inputs)}
-        self.local = {node: f"node_{index}_{_stem(node)}" for index, node in enumerate(first.nodes)}
+        stems = {node: packet(node).rpartition(".")[2].strip("_") for node in first.nodes}
+        self.local = {node: f"node_{index}_{stems[node]}" for index, node in enumerate(first.nodes)}
 
     def tree(self) -> Iterator[str]:
         """One pattern object for each node; a node with two users is one object."""
         first = self.regions[0]
         for index, node in enumerate(first.nodes):
-            arguments = [
-                self.leaf(item, lambda region, i=index, p=position: region.nodes[i].args[p])  # type: ignore[misc]
-                for position, item in enumerate(node.args)
-            ]
+            every = zip(*(region.nodes[index].args for region in self.regions), strict=True)
+            arguments = [self.leaf(values) for values in every]
             users = "" if len(node.users) == 1 or node in first.outputs else ", _users=MULTIPLE"
             target = f"torch.ops.{node.target}"
             if node.target is operator.getitem:
@@ -90,19 +87,16 @@ class _Entry:
                 raise MisuseError(f"node '{node.name}' calls {node.target}, which a pattern cannot hold")
             yield f"{self.local[node]}_tree = CallFunction({', '.join([target, *arguments])}{users})"
 
-    def leaf(self, item: Any, read: Callable[[Region], Any]) -> str:
-        """One argument in the tree."""
+    def leaf(self, values: Sequence[Any]) -> str:
+        """One argument in the tree; `values`: at each site."""
+        item = values[0]
         if isinstance(item, Node):
             if is_number(item):
                 return "Ignored()"
             return "Arg()" if item in self.inputs else f"{self.local[item]}_tree"
         if isinstance(item, list | tuple) and any(isinstance(part, Node) for part in item):
-            parts = [
-                self.leaf(part, lambda region, i=index: read(region)[i])  # type: ignore[misc]
-                for index, part in enumerate(item)
-            ]
-            return f"[{', '.join(parts)}]"
-        same = all(str(read(region)) == str(item) for region in self.regions)
+            return f"[{', '.join(self.leaf(parts) for parts in zip(*values, strict=True))}]"
+        same = len(set(map(str, values))) == 1
         return repr(item) if same and not isinstance(item, torch.device) else "Ignored()"
 
     def walk(self) -> Iterator[str]:
@@ -110,7 +104,7 @@ class _Entry:
         first = self.regions[0]
         yield f"{self.local[first.outputs[0]]} = root"
         seen = {first.outputs[0]}
-        for node in reversed(_by_order(first)):
+        for node in (n for n in reversed(first.outputs[0].graph.nodes) if n in first.nodes):
             for path, operand in _paths(node):
                 name = self.local.get(operand) or self.inputs[operand]
                 place = f"{self.local[node]}{path}"
@@ -121,15 +115,11 @@ class _Entry:
                     seen.add(operand)
                     yield f"{name} = {place}"
             for key, value in node.kwargs.items():
-                if isinstance(value, torch.device | torch.layout) or not self.equal(node, key):
-                    continue
-                yield f"if {self.local[node]}.kwargs.get({key!r}) != {value!r}:"
-                yield "    return None"
-
-    def equal(self, node: Node, key: str) -> bool:
-        """Whether a keyword has the same value at every site."""
-        index = self.regions[0].nodes.index(node)
-        return len({str(region.nodes[index].kwargs.get(key)) for region in self.regions}) == 1
+                index = first.nodes.index(node)
+                values = {str(region.nodes[index].kwargs.get(key)) for region in self.regions}
+                if len(values) == 1 and not isinstance(value, torch.device | torch.layout):
+                    yield f"if {self.local[node]}.kwargs.get({key!r}) != {value!r}:"
+                    yield "    return None"
 
     def number(self, index: int, label: str) -> str:
         """The expression of a number of the graph."""
@@ -144,10 +134,9 @@ class _Entry:
 def _imports(tree: Sequence[str]) -> str:
     """The import statements of the names that the tree uses."""
     text = "\n".join(tree)
-    used = [
-        name for name in ("MULTIPLE", "Arg", "CallFunction", "Ignored") if re.search(rf"\b{name}\b", text)
-    ]
-    line = f"    from torch._inductor.pattern_matcher import {', '.join([*used, 'register_graph_pattern'])}"
+    names = ("MULTIPLE", "Arg", "CallFunction", "Ignored")
+    used = [*(name for name in names if re.search(rf"\b{name}\b", text)), "register_graph_pattern"]
+    line = f"    from torch._inductor.pattern_matcher import {', '.join(used)}"
     return f"    from operator import getitem\n\n{line}" if "CallFunction(getitem" in text else line
 
 
@@ -159,13 +148,3 @@ def _paths(node: Node) -> Iterator[tuple[str, Node]]:
             for index, part in enumerate(item):
                 if isinstance(part, Node) and not is_number(part):
                     yield f".args[{position}][{index}]", part
-
-
-def _by_order(region: Region) -> list[Node]:
-    """The nodes in graph order."""
-    order: Mapping[Node, int] = {node: index for index, node in enumerate(region.nodes[0].graph.nodes)}
-    return sorted(region.nodes, key=lambda node: order[node])
-
-
-def _stem(node: Node) -> str:
-    return packet(node).rpartition(".")[2].strip("_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,29 +49,24 @@ class Place:
     dim: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The shapes of the arguments: name -> one shape for each site."""
-
-    inputs: Sequence[tuple[str, Sequence[Sequence[Any]]]]
+Sizes = Sequence[tuple[str, Sequence[Sequence[Any]]]]  # name of an argument, its shape at each site
 
 
 def write_dim(values: Sequence[Any], place: Place) -> str:
     """A dim: the literal, or counted from the end if the sites' ranks differ."""
     ranks = [len(shape) for shape in place.shapes]
-    if _same(values, [values[0]] * len(values)) and (len(set(ranks)) == 1 or values[0] < 0):
-        return repr(values[0])
-    below = [rank - value for rank, value in zip(ranks, values, strict=True)]
-    if len(set(below)) == 1:
-        return f"{place.operand}.dim() - {below[0]}"
-    if _same(values, [values[0]] * len(values)):
+    below = {rank - value for rank, value in zip(ranks, values, strict=True)}
+    constant = len(set(map(str, values))) == 1
+    if len(below) == 1 and not (constant and (len(set(ranks)) == 1 or values[0] < 0)):
+        return f"{place.operand}.dim() - {below.pop()}"
+    if constant:
         return repr(values[0])
     raise UnexplainedError(place.node, place.argument, values)
 
 
 def write_size(values: Sequence[Any], place: Place, sizes: Sizes) -> str:
     """A size: the simplest expression that is right at every site; a constant if there is none."""
-    constant = _same(values, [values[0]] * len(values)) and type(values[0]) is int
+    constant = type(values[0]) is int and len(set(map(str, values))) == 1
     leading = place.position == 0 and values[0] == 1
     if constant and not leading and (values[0] in (-1, 0, 1) or values[0] >= _OPEN_END):
         return repr(values[0])
@@ -79,7 +74,7 @@ def write_size(values: Sequence[Any], place: Place, sizes: Sizes) -> str:
     for text, made in ordered:
         if text is None:
             return repr(values[0])
-        if len(made) == len(values) and _same(values, made):
+        if list(map(str, made)) == list(map(str, values)):  # symbolic sizes compare by expression
             return text
     if constant:
         return repr(values[0])
@@ -96,24 +91,21 @@ def _expressions(place: Place, sizes: Sizes, *, plain: bool) -> Iterator[tuple[s
         yield own[place.position]
     if plain:
         yield None, []
-    parts = [own[place.dim]] if place.dim is not None and -rank <= place.dim < rank else []
-    for text, made in parts:
-        yield from ((f"{text} // {factor}", _whole(made, factor, divide=True)) for factor in _FACTORS)
-    others = [item for name, shapes in sizes.inputs for item in _dims_of(name, shapes)]
-    yield from own
+    if place.dim is not None and -rank <= place.dim < rank:
+        text, made = own[place.dim]
+        yield from ((f"{text} // {factor}", _quotients(made, factor)) for factor in _FACTORS)
+    inputs = [_dims_of(name, shapes) for name, shapes in sizes]
+    others = [*own, *itertools.chain(*inputs)]
     yield from others
-    near = own[-1:]
-    near += [dims[-1] for name, shapes in sizes.inputs if (dims := _dims_of(name, shapes))]
+    near = [dims[-1] for dims in (own, *inputs) if dims]
     for (text, made), factor in itertools.product(near, _FACTORS):
-        yield f"{text} // {factor}", _whole(made, factor, divide=True)
-        yield f"{text} * {factor}", _whole(made, factor, divide=False)
-    yield from _pairs(own + others)
-
-
-def _pairs(dims: Sequence[tuple[str, list[Any]]]) -> Iterator[tuple[str, list[Any]]]:
-    for (a, left), (b, right) in itertools.permutations(dims, 2):
-        yield f"{a} * {b}", _each(left, right, lambda x, y: x * y)
-        yield f"{a} // {b}", _each(left, right, lambda x, y: x // y if y and x % y == 0 else None)
+        yield f"{text} // {factor}", _quotients(made, factor)
+        yield f"{text} * {factor}", [value * factor for value in made]
+    for (a, left), (b, right) in itertools.permutations(others, 2):
+        if all(type(value) is int for value in (*left, *right)):
+            yield f"{a} * {b}", [x * y for x, y in zip(left, right, strict=True)]
+            both = zip(left, right, strict=True)
+            yield f"{a} // {b}", [x // y if y and x % y == 0 else None for x, y in both]
 
 
 def _dims_of(name: str, shapes: Sequence[Sequence[Any]]) -> list[tuple[str, list[Any]]]:
@@ -123,18 +115,5 @@ def _dims_of(name: str, shapes: Sequence[Sequence[Any]]) -> list[tuple[str, list
     return [(f"{name}.shape[{index}]", [shape[index] for shape in shapes]) for index in range(rank)]
 
 
-def _whole(values: Sequence[Any], factor: int, *, divide: bool) -> list[Any]:
-    if not divide:
-        return [value * factor for value in values]
+def _quotients(values: Sequence[Any], factor: int) -> list[Any]:
     return [value // factor if type(value) is int and value % factor == 0 else None for value in values]
-
-
-def _each(left: Sequence[Any], right: Sequence[Any], join: Callable[[Any, Any], Any]) -> list[Any]:
-    if not all(type(value) is int for value in (*left, *right)):
-        return []
-    return [join(a, b) for a, b in zip(left, right, strict=True)]
-
-
-def _same(values: Sequence[Any], made: Sequence[Any]) -> bool:
-    """Whether the values are equal at every site; symbolic sizes compare by expression."""
-    return all(str(a) == str(b) for a, b in zip(values, made, strict=True))
