@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,12 +61,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _api(arguments: argparse.Namespace) -> int:
-    actions: dict[str, Callable[[argparse.Namespace], None]] = {
-        "list": _list,
-        "search": _search,
-        "show": _show,
-    }
-    actions[arguments.action](arguments)
+    {"list": _list, "search": _search, "show": _show}[arguments.action](arguments)
     return 0
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Effect(StrEnum):
@@ -26,3 +28,8 @@ class Finding:
     def to_dict(self) -> dict[str, str]:
         """Plain JSON types."""
         return {**asdict(self), "effect": str(self.effect)}
+
+
+def phase_file(phase: Mapping[str, Any]) -> str:
+    """The file of a phase record, relative to the run folder."""
+    return f"phases/{phase['phase']:02d}.json"

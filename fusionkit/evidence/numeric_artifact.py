@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.evidence.finding import Effect, Finding, phase_file
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.tolerance import Tolerance
@@ -113,7 +113,7 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
     for site, output in outputs.items():
         again = output.compare(site, tolerance).to_dict()
         claimed = {site: phase["numeric"][site]} if _is_claim(phase["numeric"].get(site)) else {}
-        for where, said in ((relative, recorded), (_phase_file(phase), claimed)):
+        for where, said in ((relative, recorded), (phase_file(phase), claimed)):
             difference = _difference(said.get(site, {}), again)
             findings += [Finding(where, f"{site}: {difference}")] if difference else []
     return findings
@@ -132,7 +132,7 @@ def _uncovered(path: Path, relative: str, listed: Sequence[str], phase: Mapping[
     what = "{}: claimed, but in none of the phase's compared outputs"
     claimed = [site for site, value in phase["numeric"].items() if _is_claim(value)]
     return [
-        Finding(_phase_file(phase), what.format(s), Effect.INCOMPLETE) for s in claimed if s not in covered
+        Finding(phase_file(phase), what.format(s), Effect.INCOMPLETE) for s in claimed if s not in covered
     ]
 
 
@@ -140,18 +140,13 @@ def _is_claim(value: Any) -> bool:
     return isinstance(value, Mapping) and "verdict" in value
 
 
-def _phase_file(phase: Mapping[str, Any]) -> str:
-    return f"phases/{phase['phase']:02d}.json"
-
-
 def _tensors(sites: Mapping[str, ComparedOutput]) -> dict[str, torch.Tensor]:
-    tensors = {}
-    for site, output in sites.items():
-        for part in ("expected", "actual", "reference"):
-            tensor = getattr(output, part)
-            if tensor is not None:
-                tensors[f"{site}/{part}"] = tensor.detach().cpu().clone().contiguous()
-    return tensors
+    return {
+        f"{site}/{part}": tensor.detach().cpu().clone().contiguous()
+        for site, output in sites.items()
+        for part in ("expected", "actual", "reference")
+        if (tensor := getattr(output, part)) is not None
+    }
 
 
 def _output(site: str, entry: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> ComparedOutput:

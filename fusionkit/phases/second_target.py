@@ -13,7 +13,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.evidence.gates import Gate
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.match.hits import HitReport, report_hits
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import match_subject
 from fusionkit.phases.study import Study
 from fusionkit.processes import ending, module_command
 from fusionkit.verdict import Verdict
@@ -106,5 +106,5 @@ def hits_on(study: Study, second: SecondTarget) -> HitReport | None:
     """Layer 1 of phase 6 on the second target: match in its capsule, compare with the sites counted there."""
     if second.capture is None:
         return None
-    matching = match_capture(second.capture, study.config())
+    matching = match_subject(second.capture, study.config())
     return report_hits(matching, second.capture.counts)
