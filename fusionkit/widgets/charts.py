@@ -12,7 +12,7 @@ from fusionkit.templates import render
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing, plain_text
 
 DRAWINGS = "widgets/templates/drawings.html"
-# Okabe and Ito's palette, told apart under all common colour blindness.
+# Okabe and Ito's palette, distinguishable under all common kinds of colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _BAR, _LABEL, _GAP, _TOP, _VALUE_SPACE = 720, 14, 18, 10, 52, 110
 _LONGEST = 96  # characters of a label that fit into the width
@@ -28,21 +28,11 @@ def bar_chart_svg(
     unit: str = "",
     empty: str = NOTHING_TO_SHOW,
 ) -> str:
-    """Draw one group of horizontal bars per row, one bar per column in `values` (before, after).
+    """Draw one group of horizontal bars per row as SVG, one bar per column in `values` (before, after).
 
-    Args:
-        rows: one mapping per group.
-        label: the column that names the group.
-        values: at most six columns of numbers, each at least 0, or None where there is no value.
-        title: the line above the chart.
-        unit: the unit that follows each value, e.g. "us".
-        empty: what to say where there are no rows: why there are none.
-
-    Returns:
-        SVG text to put into a page; with no rows, the title and `empty`.
-
-    Raises:
-        MisuseError: a value is no finite number of at least 0; no column, or more than six.
+    `label`: the column that names the group. `values`: one to six columns of finite numbers of at least 0, or None
+    for no value; MisuseError for others. `unit` follows each value, e.g. "us". With no rows, the title and `empty`,
+    the reason for that.
     """
     if not 1 <= len(values) <= len(_COLOURS):
         raise MisuseError(f"bar_chart_svg: {len(values)} value columns; give 1 to {len(_COLOURS)}")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Slot = tuple[str, int]  # a node and its layer; for a line that passes through: (line's key, layer)
-Link = tuple[
-    Slot, Slot, float
-]  # from above to below, and where it enters the lower box: -0.5 left to 0.5 right
+# From the upper to the lower slot, and the point at which it enters the lower box: -0.5 left to 0.5 right.
+Link = tuple[Slot, Slot, float]
 _SWEEPS, _PULLS = 12, 300
-_GRAVITY = (
-    0.02  # share of the way to the middle at each pull, so that what hangs on nothing does not drift away
-)
+_ACROSS, _DOWN, _LINE, _MARGIN = (
+    22.0,
+    32.0,
+    12.0,
+    8.0,
+)  # pixels: gaps between boxes and layers, width for a line
+_GRAVITY = 0.02  # share of the way to the middle at each pull, so that unconnected nodes do not drift away
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +31,7 @@ class Layout:
     lines: Mapping[tuple[str, str], tuple[tuple[float, float], ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Spacing:
-    """Gaps between boxes and between layers, the room for a passing line, and the margin, in pixels."""
-
-    across: float = 22
-    down: float = 32
-    line: float = 12
-    margin: float = 8
-
-
-def lay_out(
-    operands: Mapping[str, Sequence[str]], sizes: Mapping[str, tuple[float, float]], spacing: Spacing
-) -> Layout:
+def lay_out(operands: Mapping[str, Sequence[str]], sizes: Mapping[str, tuple[float, float]]) -> Layout:
     """Lay out a graph given in topological order as node -> operands; `sizes`: width and height of each box.
 
     Operands that are no earlier node of the graph are passed over. No two boxes overlap and no line crosses a box.
@@ -50,11 +42,11 @@ def lay_out(
     depth = depths(known)
     slots, links = _slots(known, depth)
     rows = _ordered(slots, links)
-    widths = {slot: sizes[slot[0]][0] if slot[0] in sizes else spacing.line for row in rows for slot in row}
-    centres = _across(rows, links, widths, spacing.across)
-    left = min((centres[s] - widths[s] / 2 for s in centres), default=0.0) - spacing.margin
-    right = max((centres[s] + widths[s] / 2 for s in centres), default=0.0) + spacing.margin
-    tops, bottoms, height = _down(rows, sizes, spacing)
+    widths = {slot: sizes[slot[0]][0] if slot[0] in sizes else _LINE for row in rows for slot in row}
+    centres = _across(rows, links, widths)
+    left = min((centres[s] - widths[s] / 2 for s in centres), default=0.0) - _MARGIN
+    right = max((centres[s] + widths[s] / 2 for s in centres), default=0.0) + _MARGIN
+    tops, bottoms, height = _down(rows, sizes)
     boxes = {
         node: (centres[node, level] - sizes[node][0] / 2 - left, tops[level]) for node, level in depth.items()
     }
@@ -77,13 +69,10 @@ def depths(operands: Mapping[str, Sequence[str]]) -> dict[str, int]:
     depth: dict[str, int] = {}
     for node, given in operands.items():
         depth[node] = max((depth[o] + 1 for o in given), default=0)
-    users: dict[str, list[int]] = {}
     for node, given in operands.items():
-        for operand in given:
-            users.setdefault(operand, []).append(depth[node])
-    for node, given in operands.items():
-        if not given and node in users:
-            depth[node] = min(users[node]) - 1
+        users = [depth[user] for user, used in operands.items() if node in used]
+        if users and not given:
+            depth[node] = min(users) - 1
     return depth
 
 
@@ -166,26 +155,24 @@ def _crossings(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> int:
         levels.setdefault(one[1], []).append((place[one], place[other] + port))
     return sum(
         (a - c) * (b - d) < 0
-        for found in levels.values()
-        for index, (a, b) in enumerate(found)
-        for c, d in found[index + 1 :]
+        for lines in levels.values()
+        for (a, b), (c, d) in itertools.combinations(lines, 2)
     )
 
 
 def _across(
-    rows: Sequence[Sequence[Slot]], links: Sequence[Link], widths: Mapping[Slot, float], gap: float
+    rows: Sequence[Sequence[Slot]], links: Sequence[Link], widths: Mapping[Slot, float]
 ) -> dict[Slot, float]:
     """Centres: each as near to its neighbours' mean as the order and the gaps allow; a chain stands upright."""
     near = _pulls(links, widths)
-    columns = _columns(rows, links)
-    apart = _apart(rows, columns, widths, gap)
-    try:
-        order = _left_to_right(columns, apart)
-    except graphlib.CycleError:  # chains that cross cannot all stand upright
-        columns = [[slot] for row in rows for slot in row]
-        apart = _apart(rows, columns, widths, gap)
-        order = _left_to_right(columns, apart)
-    owner = {slot: index for index, column in enumerate(columns) for slot in column}
+    singles = [[slot] for row in rows for slot in row]
+    for columns in (_columns(rows, links), singles):
+        owner = {slot: index for index, column in enumerate(columns) for slot in column}
+        apart = _apart(rows, owner, widths)
+        before = {index: {one for one, other in apart if other == index} for index in range(len(columns))}
+        with contextlib.suppress(graphlib.CycleError):  # chains that cross cannot all stand upright
+            order = list(graphlib.TopologicalSorter(before).static_order())
+            break
     place = spread([0.0] * len(columns), order, apart)
     for _ in range(_PULLS):
         middle = _mean(place or [0.0])
@@ -199,26 +186,15 @@ def _across(
 
 
 def _apart(
-    rows: Sequence[Sequence[Slot]],
-    columns: Sequence[Sequence[Slot]],
-    widths: Mapping[Slot, float],
-    gap: float,
+    rows: Sequence[Sequence[Slot]], owner: Mapping[Slot, int], widths: Mapping[Slot, float]
 ) -> dict[tuple[int, int], float]:
-    """How far column b has at least to stand to the right of column a, for those that are neighbours in a row."""
-    owner = {slot: index for index, column in enumerate(columns) for slot in column}
+    """The least distance of neighbouring columns (left, right); `owner`: the column of each slot."""
     apart: dict[tuple[int, int], float] = {}
     for row in rows:
         for one, other in itertools.pairwise(row):
             pair = owner[one], owner[other]
-            apart[pair] = max(apart.get(pair, 0.0), (widths[one] + widths[other]) / 2 + gap)
+            apart[pair] = max(apart.get(pair, 0.0), (widths[one] + widths[other]) / 2 + _ACROSS)
     return apart
-
-
-def _left_to_right(columns: Sequence[Sequence[Slot]], apart: Mapping[tuple[int, int], float]) -> list[int]:
-    before: dict[int, set[int]] = {index: set() for index in range(len(columns))}
-    for one, other in apart:
-        before[other].add(one)
-    return list(graphlib.TopologicalSorter(before).static_order())
 
 
 def _pulls(links: Sequence[Link], widths: Mapping[Slot, float]) -> dict[Slot, list[tuple[Slot, float]]]:
@@ -264,14 +240,14 @@ def spread(
 
 
 def _down(
-    rows: Sequence[Sequence[Slot]], sizes: Mapping[str, tuple[float, float]], spacing: Spacing
+    rows: Sequence[Sequence[Slot]], sizes: Mapping[str, tuple[float, float]]
 ) -> tuple[list[float], list[float], float]:
     """Top and bottom of each layer, and the height of all."""
     tops, bottoms = [], []
-    y = spacing.margin
+    y = _MARGIN
     for row in rows:
         tops.append(y)
         y += max((sizes[name][1] for name, _ in row if name in sizes), default=0.0)
         bottoms.append(y)
-        y += spacing.down
-    return tops, bottoms, (bottoms[-1] if bottoms else 0.0) + spacing.margin
+        y += _DOWN
+    return tops, bottoms, (bottoms[-1] if bottoms else 0.0) + _MARGIN

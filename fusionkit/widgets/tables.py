@@ -38,19 +38,11 @@ def html_table(
     empty: str = NOTHING_TO_SHOW,
     merge: Sequence[str] = (),
 ) -> str:
-    """Render `rows` as an HTML table that needs neither script nor network.
+    """Render `rows` as an HTML table without script; with no rows, the caption and `empty`, the reason for that.
 
-    Args:
-        rows: one mapping per row; a column that a row lacks, or that is None, is shown as a dash. Lists are
-            shown one item a line.
-        columns: the columns and their order; default: all keys, in the order in which they first appear.
-        caption: a line above the table.
-        verdict_column: the column whose values become coloured badges, besides the column `status`.
-        empty: what to say where there are no rows: why there are none.
-        merge: leading columns in which one cell stands for equal neighbours.
-
-    Returns:
-        HTML; with no rows, the caption and `empty`.
+    A column that a row lacks, or that is None, is shown as a dash, a list one item a line. `columns`: by default all
+    keys in the order in which they first appear. The values of `verdict_column` and of the column `status` become
+    coloured badges. `merge`: leading columns in which one cell stands for equal neighbours.
     """
     if not rows:
         return nothing(empty, caption)

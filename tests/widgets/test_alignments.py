@@ -73,7 +73,7 @@ def test_a_site_shows_rows_causes_and_the_matchers_words():
 
 def test_a_site_without_rows_says_so_and_still_tells_its_causes():
     told = words(site_html("rms_norm", BARE))
-    assert "nothing of the pattern stands at this site" in told
+    assert "no op of the pattern is at this site" in told
     assert "1 root_not_indexed" in told
     assert "<svg" not in site_html("rms_norm", BARE)
 
