@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,13 +95,13 @@ def _ops_text(ops: Ops) -> str:
 
 def _print_sites(comparison: GraphComparison) -> None:
     """Print the differing sites, one line for all with the same difference."""
-    alike = Counter((s.pattern, s.a, s.b, s.note) for s in comparison.differing_sites)
-    first = {(s.pattern, s.a, s.b, s.note): s for s in reversed(comparison.differing_sites)}
-    for key, count in alike.items():
-        pattern, a, b, note = key
-        more = f" and {count - 1} more" if count > 1 else ""
+    modules: dict[tuple[str, str, str, str], list[str]] = {}
+    for site in comparison.differing_sites:
+        modules.setdefault((site.pattern, site.a, site.b, site.note), []).append(site.module)
+    for (pattern, a, b, note), (first, *others) in modules.items():
+        more = f" and {len(others)} more" if others else ""
         why = f"  ({note})" if note else ""
-        write_line(f"{pattern}: {a} -> {b}  {or_dash(first[key].module)}{more}{why}")
+        write_line(f"{pattern}: {a} -> {b}  {or_dash(first)}{more}{why}")
 
 
 COMPARE = Command(

@@ -72,7 +72,7 @@ def write_compared(
     write_bytes(path, save(_tensors(sites)))
     entries = {
         site: {
-            "dtype_gate": _dtype_name(output.dtype_gate),
+            "dtype_gate": output.dtype_gate and str(output.dtype_gate).removeprefix("torch."),
             "original_ulps": None if output.original_ulps is None else list(output.original_ulps),
             "comparison": compared[site].to_dict(),
         }
@@ -158,10 +158,6 @@ def _output(site: str, entry: Mapping[str, Any], tensors: Mapping[str, torch.Ten
         None if gate is None else getattr(torch, gate),
         None if entry["original_ulps"] is None else tuple(entry["original_ulps"]),
     )
-
-
-def _dtype_name(dtype: torch.dtype | None) -> str | None:
-    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _difference(said: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:

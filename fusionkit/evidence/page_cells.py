@@ -83,11 +83,11 @@ def _with_parameters(cells: list[Cell]) -> list[Cell]:
         if tag in ("parameters", "injected-parameters")
     }
     defaults = _literals(tagged.get("parameters"))
-    given = _literals(tagged.get("injected-parameters")) if "injected-parameters" in tagged else {}
-    if not defaults or given is None:
+    injected = _literals(tagged.get("injected-parameters")) if "injected-parameters" in tagged else {}
+    if not defaults or injected is None:
         return cells
     last = tagged.get("injected-parameters", tagged["parameters"])
-    merged = {**last, "outputs": [*last["outputs"], _html_output(_parameter_list(defaults, given))]}
+    merged = {**last, "outputs": [*last["outputs"], _html_output(_parameter_list(defaults, injected))]}
     return [
         merged if cell is last else cell for cell in cells if cell is last or cell is not tagged["parameters"]
     ]
@@ -111,9 +111,9 @@ def _literals(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return literals
 
 
-def _parameter_list(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _parameter_list(defaults: Mapping[str, Any], injected: Mapping[str, Any]) -> str:
     """The notebook's parameters: those that differ from the defaults are marked, empty ones only named."""
-    values = {**defaults, **given}
+    values = {**defaults, **injected}
     texts = {name: _value(value) for name, value in values.items()}
     listed = [(name, text, values[name] != defaults.get(name)) for name, text in texts.items() if text]
     return render(_TEMPLATE, "parameters", listed, [name for name, text in texts.items() if not text])

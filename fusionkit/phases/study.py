@@ -88,8 +88,7 @@ class Study:
     def reload(self, dtype: str) -> Subject:
         """The same subject, same seed, in another dtype. Raises MisuseError for a capsule: it has no model."""
         self._need_model()
-        name = self.model.name
-        return load_subject(name, size=self.model.size, dtype=dtype, seed=self.model.seed)
+        return load_subject(self.model.name, size=self.model.size, dtype=dtype, seed=self.model.seed)
 
     def _need_model(self) -> None:
         if self.capture is not None:
@@ -101,18 +100,11 @@ class Study:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write(
-        self,
-        phase: int,
-        notebook: str,
-        gates: Sequence[Gate],
-        *,
-        hits: Mapping[str, Any] | None = None,
-        numeric: Mapping[str, Any] | None = None,
-        benefit: str = "",
-        artifacts: Sequence[Mapping[str, str]] = (),
-    ) -> PhaseRecord:
-        """Write a phase's evidence into the run folder and return the record."""
+    def write(self, phase: int, notebook: str, gates: Sequence[Gate], **claims: Any) -> PhaseRecord:
+        """Write a phase's evidence into the run folder and return the record.
+
+        `claims`: hits, numeric, benefit and artifacts of PhaseRecord.
+        """
         off = [name for name in pattern_names() if name not in self.patterns]
         switch = "enable_* True by default" + (f"; not in this run: {', '.join(off)}" if off else "")
         record = PhaseRecord(
@@ -123,11 +115,8 @@ class Study:
             window=self.window,
             dtype=self.model.dtype,
             gates=tuple(gates),
-            hits=hits or {},
-            numeric=numeric or {},
-            benefit=benefit,
             switch=switch,
-            artifacts=tuple(artifacts),
+            **claims,
         )
         write_phase(self.run_dir, record)
         return record

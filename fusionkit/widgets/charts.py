@@ -46,19 +46,21 @@ def bar_chart_svg(
         _group(name, group, values, largest, unit, _TOP + index * group_height)
         for index, (name, group) in enumerate(zip(names, numbers, strict=True))
     ]
-    words = "; ".join(
+    description = "; ".join(
         f"{name}: " + ", ".join(f"{column} {value}" for *_, column, value in bars)
         for name, (*_, bars) in zip(names, groups, strict=True)
     )
     step = _WIDTH // len(_COLOURS)
     legend = [(index * step, _COLOURS[index], column) for index, column in enumerate(values)]
     height = _TOP + len(rows) * group_height
-    return render(DRAWINGS, "chart", drawing_key(title, words), title, words, _WIDTH, height, legend, groups)
+    return render(
+        DRAWINGS, "chart", drawing_key(title, description), title, description, _WIDTH, height, legend, groups
+    )
 
 
-def drawing_key(title: str, words: str) -> str:
-    """An id made from the content, so that two drawings on a page differ."""
-    return hashlib.sha256(f"{title}\n{words}".encode()).hexdigest()[:12]
+def drawing_key(title: str, description: str) -> str:
+    """An id from the content, so that two drawings on a page differ."""
+    return hashlib.sha256(f"{title}\n{description}".encode()).hexdigest()[:12]
 
 
 def _number(row: Mapping[str, object], column: str) -> float | None:
@@ -70,17 +72,17 @@ def _number(row: Mapping[str, object], column: str) -> float | None:
     raise MisuseError(f"bar_chart_svg: column {column!r} holds {value!r}; a bar needs a number of at least 0")
 
 
-def _shown(number: float | None, unit: str) -> str:
+def _value_text(number: float | None, unit: str) -> str:
     return "no value" if number is None else f"{plain_text(number)} {unit}".rstrip()
 
 
 def _group(
     name: str, numbers: Sequence[float | None], values: Sequence[str], largest: float, unit: str, top: int
 ) -> tuple[str, str, int, list[Bar]]:
-    """Name, short name, where that stands, and the bars of one row."""
-    short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
+    """Name, short name, the y of the name, and the bars of one row."""
+    short_name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
     bars: list[Bar] = []
     for index, (column, number) in enumerate(zip(values, numbers, strict=True)):
         width = round((number or 0) / largest * (_WIDTH - _VALUE_SPACE), 2)
-        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _shown(number, unit)))
-    return name, short, top + _LABEL - 5, bars
+        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _value_text(number, unit)))
+    return name, short_name, top + _LABEL - 5, bars
