@@ -118,7 +118,7 @@ def _state(row: AlignedRow, marked: bool) -> str:
         return row.state
     field = _FIELDS.get(row.types[0] if row.types else "", row.field) or "op"
     if field == "op" and row.pattern_call.partition("(")[0] == row.graph_call.partition("(")[0]:
-        return f"differs: {'operand' if marked else 'what follows'}"
+        return f"differs: {'operand' if marked else 'following op'}"
     return f"differs: {field}" if field in ("op", *_FIELDS.values()) else f"differs: {field}="
 
 

@@ -29,7 +29,7 @@ class Field:
 
     @property
     def shown(self) -> str:
-        """As it stands in the call."""
+        """The argument as the call has it."""
         return f"{self.keyword}={self.text}" if self.keyword else self.text
 
 
@@ -58,7 +58,7 @@ def read_call(text: str) -> CallText:
 
 
 def call_html(text: str, marked: Collection[int] = ()) -> Markup:
-    """The call as escaped HTML that may break after a comma or between the parts of a name; `marked` fields stand out."""
+    """The call as escaped HTML that may break after a comma or between the parts of a name; `marked` fields are highlighted."""
     call = read_call(text)
     op = _argument_html(call.op, OP in marked)
     if call.fields is None:
@@ -134,7 +134,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A literal without what repr adds to it."""
+    """A literal without the prefix or quotes of repr."""
     return text.removeprefix("torch.").strip("'\"")
 
 

@@ -41,7 +41,7 @@ class DrawnNode:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the box, each cut to what fits."""
+        """The lines of the box, each cut to its width."""
         return tuple(_cut(line) for line in (self.name, self.call, *self.notes) if line)
 
 

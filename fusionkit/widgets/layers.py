@@ -82,7 +82,7 @@ def _port(index: int, count: int) -> float:
 
 
 def _passing(operand: str, user: str) -> str:
-    return f"{operand}\n{user}"  # no name holds a line break
+    return f"{operand}\n{user}"  # no name has a line break
 
 
 def _slots(
@@ -163,14 +163,14 @@ def _crossings(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> int:
 def _across(
     rows: Sequence[Sequence[Slot]], links: Sequence[Link], widths: Mapping[Slot, float]
 ) -> dict[Slot, float]:
-    """Centres: each as near to its neighbours' mean as the order and the gaps allow; a chain stands upright."""
+    """Centres: each as near to its neighbours' mean as the order and the gaps allow; a chain is upright."""
     pulls = _pulls(links, widths)
     singles = [[slot] for row in rows for slot in row]
     for columns in (_columns(rows, links), singles):
         owner = {slot: index for index, column in enumerate(columns) for slot in column}
         apart = _apart(rows, owner, widths)
         before = {index: {left for left, right in apart if right == index} for index in range(len(columns))}
-        with contextlib.suppress(graphlib.CycleError):  # chains that cross cannot all stand upright
+        with contextlib.suppress(graphlib.CycleError):  # chains that cross cannot all be upright
             order = list(graphlib.TopologicalSorter(before).static_order())
             break
     centre = spread([0.0] * len(columns), order, apart)
@@ -224,7 +224,7 @@ def _columns(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> list[list
 def spread(
     wanted: Sequence[float], order: Sequence[int], apart: Mapping[tuple[int, int], float]
 ) -> list[float]:
-    """Places near `wanted` at which `apart` (left, right) -> least distance holds; `order` runs from left to right.
+    """Positions near `wanted` with at least the distances `apart` (left, right) -> distance; `order` runs from left to right.
 
     The mean of two arrangements that keep the distances, pushed to the right and to the left, keeps them too.
     """

@@ -21,7 +21,7 @@ def table(
     empty: str = NOTHING_TO_SHOW,
     merge: Sequence[str] = (),
 ) -> Any:
-    """A static table with a caption; `empty` says why there are no rows, `merge` joins equal neighbours.
+    """A static table with a caption; `empty`: the reason for no rows; `merge` joins equal neighbours.
 
     Columns in which no row has a value are left out.
     """
@@ -40,7 +40,7 @@ def texts(rows: Sequence[Mapping[str, str]], name: str, content: str, *, empty: 
 
 
 def source(fragments: Sequence[SourceFragment]) -> Any:
-    """The source fragments with file, line numbers, the modules that run them, and where their values come from."""
+    """The source fragments with file, line numbers, the modules that run them, and the kinds of their parameters."""
     markup = "".join(fragment_listing(item) for item in fragments)
     return show(markup or nothing("no primitive was counted, so there is no source to show"))
 
