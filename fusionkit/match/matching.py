@@ -178,7 +178,8 @@ def _usable(
         if failure is None:  # then a graph entry failed: drop the entries
             groups = {name: list(group) for name, group in groups.items()}
             continue
-        refused, unusable[failure[0]] = failure
+        refused, refusal = failure
+        unusable[refused] = refusal
         groups = {
             name: [pattern for pattern in group if pattern is not refused] if refused in group else group
             for name, group in groups.items()

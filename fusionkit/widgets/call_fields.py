@@ -120,8 +120,12 @@ def _of_cause(
     if cause.type == "kwargs_structure":
         lone = [(a, b) for a, b in pairs if a is None or b is None]
         words = set(_WORD.findall(f"{cause.expected} {cause.actual}"))
-        keywords = [graph[b].keyword if b is not None else pattern[a or 0].keyword for a, b in lone]
-        return [pair for pair, keyword in zip(lone, keywords, strict=True) if keyword in words] or lone
+        named = [
+            (a, b)
+            for a, b in lone
+            if any(fields[i].keyword in words for fields, i in ((pattern, a), (graph, b)) if i is not None)
+        ]
+        return named or lone
     return with_actual or [
         (a, b)
         for a, b in pairs
