@@ -20,10 +20,8 @@ from fusionkit.commands import (
     evidence,
     explain,
     kernels,
-    lab,
     lint,
     match,
-    numeric,
     probe,
     repair,
     run,
@@ -47,12 +45,12 @@ COMMANDS: tuple[Command, ...] = (
     probe.PROBE,
     repair.REPAIR,
     repair.SYNTHESIZE,
-    numeric.NUMERIC,
+    match.NUMERIC,
     kernels.KERNELS,
     scan.SCAN,
     api.API,
     doctor.DOCTOR,
-    lab.LAB,
+    run.LAB,
 )
 
 _EXIT_CODES = "exit codes: 0 pass; 1 a gate failed, or nothing was compared; 2 misuse; 3 the run itself broke"

@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from fusionkit.cli import COMMANDS, make_parser
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.markdown import render_record
+from fusionkit.evidence.phase_records import render_record
 from fusionkit.match.explanation.causes import FIXES
 from fusionkit.npu.constraints import CONSTRAINTS
 from fusionkit.npu.doctor import target_states

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,12 +61,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _api(arguments: argparse.Namespace) -> int:
-    actions: dict[str, Callable[[argparse.Namespace], None]] = {
-        "list": _list,
-        "search": _search,
-        "show": _show,
-    }
-    actions[arguments.action](arguments)
+    {"list": _list, "search": _search, "show": _show}[arguments.action](arguments)
     return 0
 
 
@@ -116,10 +110,12 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_result(entry.to_dict())
         return
-    _write_head(entry, _WORDS[arguments.lang])
-    _write_kit(entry, arguments.lang)
-    _write_sections(entry, arguments.lang, examples=arguments.examples)
     words = _WORDS[arguments.lang]
+    _write_head(entry, words)
+    _write_kit(entry, words, arguments.lang)
+    for section in entry.sections:
+        if section.kind != "examples" or arguments.examples:
+            _write_part(HEADINGS[section.kind][arguments.lang], section.text)
     missing = [words.get(what) or HEADINGS[what][arguments.lang] for what in entry.not_found]
     if missing:
         write_line(f"{words['not_found']}: {', '.join(missing)}")
@@ -141,19 +137,11 @@ def _write_head(entry: ApiEntry, words: dict[str, str]) -> None:
         _write_part(words["schema"], "\n".join(f"{text}\n    {where}" for text, where in schemas))
 
 
-def _write_kit(entry: ApiEntry, lang: str) -> None:
+def _write_kit(entry: ApiEntry, words: dict[str, str], lang: str) -> None:
     notes = "\n".join(f"- {note.text(lang)} ({note.source})" for note in entry.notes)
     rules = "\n".join(f"- {r.argument} {r.rule} ({r.source})" for r in (entry.kit.rules if entry.kit else ()))
-    _write_part(_WORDS[lang]["notes"], notes)
-    _write_part(_WORDS[lang]["rules"], rules)
-
-
-def _write_sections(entry: ApiEntry, lang: str, *, examples: bool) -> None:
-    from fusionkit.npu.op_docs.sections import HEADINGS
-
-    for section in entry.sections:
-        if section.kind != "examples" or examples:
-            _write_part(HEADINGS[section.kind][lang], section.text)
+    _write_part(words["notes"], notes)
+    _write_part(words["rules"], rules)
 
 
 def _write_part(heading: str, text: str) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fusionkit.commands.command import Command, write_line
-from fusionkit.commands.progress import step
-from fusionkit.commands.subject import add_graph_options, add_subject_options, graph_options, load
+from fusionkit.commands.command import Command, step, write_line
+from fusionkit.commands.subject import add_subject_options, capture_subject, load
 from fusionkit.store import write_text
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="the capsule to write")
-    add_graph_options(parser)
     parser.add_argument(
         "--text", action="store_true", help="write each graph as readable text beside the capsule"
     )
@@ -22,21 +20,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _capture(arguments: argparse.Namespace) -> int:
     from fusionkit.capture.capsule import graph_text, write_capsule
-    from fusionkit.capture.capturing import capture_graphs
-    from fusionkit.capture.counted import with_counts
     from fusionkit.subjects.site_counts import expected_counts
 
     subject = load(arguments, train=arguments.train)
     step("counting sites in eager mode")
-    counts = expected_counts(subject)
-    step("compiling")
-    plain = capture_graphs(
-        subject,
-        decompositions=arguments.decompositions,
-        freezing=arguments.window == "after-freezing",
-        **graph_options(arguments),
-    )
-    capture = with_counts(plain, subject.model, counts)
+    capture = capture_subject(arguments, subject, expected_counts(subject))
     write_capsule(capture, arguments.out)
     for graph in capture.graphs:
         if arguments.text:

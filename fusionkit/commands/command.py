@@ -1,4 +1,4 @@
-"""A command: a row of the table of commands."""
+"""A command, which is a row of the table of commands, and its output."""
 
 from __future__ import annotations
 
@@ -34,3 +34,18 @@ def write_line(text: str) -> None:
 def write_result(value: Any) -> None:
     """Write a result as JSON to standard output."""
     sys.stdout.write(visible_json(to_json(value)) + "\n")
+
+
+def write_report(arguments: argparse.Namespace, report: Any, write_lines: Callable[[Any], None]) -> None:
+    """Write a report as JSON with the option `--json`, else with `write_lines`."""
+    if arguments.json:
+        write_result(report.to_dict())
+    else:
+        write_lines(report)
+
+
+def step(text: str) -> None:
+    """Announce the next step of a long command, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{visible(text)} ...\n")
+        sys.stderr.flush()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import is_capsule, names_of, or_dash
+from fusionkit.commands.command import Command, write_line, write_report
+from fusionkit.commands.subject import add_window_option, names_of, or_dash
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -22,17 +21,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", type=Path, metavar="A.json", help="a capsule")
     parser.add_argument("b", type=Path, metavar="B.json", help="a capsule of the same subject")
     parser.add_argument("--patterns", metavar="A,B", help="default: those whose sites are counted")
-    parser.add_argument(
-        "--window",
-        choices=("before-freezing", "after-freezing"),
-        default="before-freezing",
-        help="default before-freezing",
-    )
+    add_window_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     from fusionkit.match.comparing import compare_capsules
+    from fusionkit.match.matching import is_capsule
 
     for path in (arguments.a, arguments.b):
         if not is_capsule(str(path)):
@@ -42,10 +37,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     comparison = compare_capsules(
         arguments.a, arguments.b, patterns=names_of(arguments.patterns), window=arguments.window
     )
-    if arguments.json:
-        write_result(comparison.to_dict())
-    else:
-        _print(comparison)
+    write_report(arguments, comparison, _print)
     return 0
 
 
@@ -103,13 +95,13 @@ def _ops_text(ops: Ops) -> str:
 
 def _print_sites(comparison: GraphComparison) -> None:
     """Print the differing sites, one line for all with the same difference."""
-    alike = Counter((s.pattern, s.a, s.b, s.note) for s in comparison.differing_sites)
-    first = {(s.pattern, s.a, s.b, s.note): s for s in reversed(comparison.differing_sites)}
-    for key, count in alike.items():
-        pattern, a, b, note = key
-        more = f" and {count - 1} more" if count > 1 else ""
+    modules: dict[tuple[str, str, str, str], list[str]] = {}
+    for site in comparison.differing_sites:
+        modules.setdefault((site.pattern, site.a, site.b, site.note), []).append(site.module)
+    for (pattern, a, b, note), (first, *others) in modules.items():
+        more = f" and {len(others)} more" if others else ""
         why = f"  ({note})" if note else ""
-        write_line(f"{pattern}: {a} -> {b}  {or_dash(first[key].module)}{more}{why}")
+        write_line(f"{pattern}: {a} -> {b}  {or_dash(first)}{more}{why}")
 
 
 COMPARE = Command(

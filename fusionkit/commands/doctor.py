@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.progress import step
+from fusionkit.commands.command import Command, step, write_line, write_result
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.progress import step
+from fusionkit.commands.command import Command, step, write_line, write_report
+
+if TYPE_CHECKING:
+    from fusionkit.evidence.status import RunStatus
+    from fusionkit.evidence.verify import Verification
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -19,27 +23,28 @@ def _verify(arguments: argparse.Namespace) -> int:
 
     step("checking hashes, and computing hits and numbers again")
     verification = verify_evidence(arguments.run_dir)
-    if arguments.json:
-        write_result(verification.to_dict())
-    else:
-        for finding in verification.findings:
-            write_line(f"{finding.effect}: {finding.path}: {finding.what}")
-        verdicts = ", ".join(f"{phase['phase']:02d} {phase['verdict']}" for phase in verification.phases)
-        write_line(f"{verification.outcome}: {arguments.run_dir} (phases: {verdicts or 'none'})")
+    write_report(arguments, verification, _print_verification)
     return 0 if verification else 1
+
+
+def _print_verification(verification: Verification) -> None:
+    for finding in verification.findings:
+        write_line(f"{finding.effect}: {finding.path}: {finding.what}")
+    verdicts = ", ".join(f"{phase['phase']:02d} {phase['verdict']}" for phase in verification.phases)
+    write_line(f"{verification.outcome}: {verification.run_dir} (phases: {verdicts or 'none'})")
 
 
 def _status(arguments: argparse.Namespace) -> int:
     from fusionkit.evidence.status import run_status
 
-    status = run_status(arguments.run_dir)
-    if arguments.json:
-        write_result(status.to_dict())
-    else:
-        for row in status.rows:
-            write_line(f"{row.notebook}  {row.verdict}  {row.reason}".rstrip())
-        write_line(f"{arguments.run_dir}: {status.state}")
+    write_report(arguments, run_status(arguments.run_dir), _print_status)
     return 0
+
+
+def _print_status(status: RunStatus) -> None:
+    for row in status.rows:
+        write_line(f"{row.notebook}  {row.verdict}  {row.reason}".rstrip())
+    write_line(f"{status.run_dir}: {status.state}")
 
 
 VERIFY = Command(

@@ -8,15 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.progress import step
-from fusionkit.commands.subject import (
-    add_graph_options,
-    add_pattern_option,
-    add_subject_options,
-    make_capture,
-    or_dash,
-)
+from fusionkit.commands.command import Command, step, write_line, write_report, write_result
+from fusionkit.commands.subject import add_subject_options, make_capture, or_dash
 
 if TYPE_CHECKING:
     from fusionkit.match.explanation.explain import SiteExplanation
@@ -25,15 +18,12 @@ if TYPE_CHECKING:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    add_subject_options(parser)
-    add_graph_options(parser)
-    add_pattern_option(parser)
+    _configure_isolate(parser)
     parser.add_argument(
         "--pattern-decompositions",
         choices=("none", "inductor"),
         help="the table that the pattern is traced with, where it is not the model's own",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -122,9 +112,7 @@ def _at(node: str, source: str) -> str:
 
 
 def _configure_isolate(parser: argparse.ArgumentParser) -> None:
-    add_subject_options(parser)
-    add_graph_options(parser)
-    add_pattern_option(parser)
+    add_subject_options(parser, pattern=True)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -135,10 +123,7 @@ def _isolate(arguments: argparse.Namespace) -> int:
     capture = make_capture(arguments)
     step("counting the hits of every prefix")
     report = isolate_capture(capture, arguments.pattern, window=arguments.window)
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        _print_isolated(report)
+    write_report(arguments, report, _print_isolated)
     return 0 if any(item.falls_at is None for item in report.variants) else 1
 
 

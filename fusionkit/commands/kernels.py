@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.command import Command, write_line, write_report, write_result
 from fusionkit.commands.subject import or_dash
 from fusionkit.verdict import Verdict
 
@@ -95,7 +95,7 @@ def _copies(arguments: argparse.Namespace) -> int:
                 f"{pair.count:>6}  {pair.us:>12.2f} us  {or_dash(pair.previous)} -> {pair.copy} -> {or_dash(pair.next)}"
             )
         write_line(f"{report.verdict}: {report.reason}")
-    return _exit_code(report.verdict)
+    return 0 if report.verdict is Verdict.PASS else 1
 
 
 def _hit(arguments: argparse.Namespace) -> int:
@@ -104,16 +104,8 @@ def _hit(arguments: argparse.Namespace) -> int:
     result = check_kernel_hit(
         _profile(arguments.profile), arguments.kernel, arguments.expected, _baseline(arguments)
     )
-    if arguments.json:
-        write_result(result.to_dict())
-    else:
-        write_line(f"{result.verdict}: {result.reason}")
-    return _exit_code(result.verdict)
-
-
-def _exit_code(verdict: Verdict) -> int:
-    """0 for PASS only."""
-    return 0 if verdict is Verdict.PASS else 1
+    write_report(arguments, result, lambda hit: write_line(f"{hit.verdict}: {hit.reason}"))
+    return 0 if result.verdict is Verdict.PASS else 1
 
 
 KERNELS = Command(

@@ -1,4 +1,4 @@
-"""fusionkit hits: hits per pattern and site, compared with the independent count of sites."""
+"""fusionkit hits and fusionkit numeric: hits per pattern and site, and the numbers of each hit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.command import Command, step, write_line, write_report, write_result
 from fusionkit.commands.subject import (
-    add_graph_options,
+    add_patterns_options,
     add_subject_options,
+    config_for,
+    load,
     make_matching,
     names_of,
 )
 from fusionkit.errors import MisuseError
-from fusionkit.verdict import Verdict
+from fusionkit.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from fusionkit.match.hits import HitReport
@@ -22,12 +24,8 @@ if TYPE_CHECKING:
 
 def _configure_hits(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
-    add_graph_options(parser)
-    parser.add_argument(
-        "--patterns", metavar="A,B", help="default: those whose sites are counted for the subject"
-    )
+    add_patterns_options(parser)
     parser.add_argument("--all", action="store_true", help="every pattern of the kit")
-    parser.add_argument("--pattern-file", metavar="FILE.py", help="a pattern file, tried first")
     parser.add_argument(
         "--check", type=Path, metavar="LOCK.json", help="a saved hits JSON that must be met again"
     )
@@ -40,14 +38,10 @@ def _hits(arguments: argparse.Namespace) -> int:
     from fusionkit.match.hits import report_hits
 
     names = pattern_names() if arguments.all else names_of(arguments.patterns)
-    files = () if arguments.pattern_file is None else (arguments.pattern_file,)
     lock = None if arguments.check is None else _read_lock(arguments.check)
-    matching, counts = make_matching(arguments, names, files)
+    matching, counts = make_matching(arguments, names)
     report = report_hits(matching, counts)
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        _print_hits(report)
+    write_report(arguments, report, _print_hits)
     changed = [] if lock is None else _changes(lock, report.to_dict())
     for line in changed:
         write_line(f"changed: {line}")
@@ -103,10 +97,64 @@ def _changes(lock: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _configure_numeric(parser: argparse.ArgumentParser) -> None:
+    add_subject_options(parser, graphs=False)
+    add_patterns_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _numeric(arguments: argparse.Namespace) -> int:
+    from fusionkit.match.hits import default_patterns
+    from fusionkit.match.site_replay import replay_hits
+    from fusionkit.match.whole_model import compare_model
+    from fusionkit.npu.target import shows_values
+    from fusionkit.passes.compiled import compile_subject
+    from fusionkit.subjects.load import load_subject
+    from fusionkit.subjects.site_counts import expected_counts
+
+    if not shows_values(arguments.target):
+        raise MisuseError(f"numeric: target {arguments.target} computes nothing; use --target cpu or npu")
+    subject = load(arguments)
+    if subject.fake is not None:
+        raise MisuseError(
+            "numeric: the full size is built without weights, from fake tensors; use --size tiny"
+        )
+    names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
+    config = config_for(arguments, names)
+    step("compiling, and replaying every hit")
+    replays = replay_hits(compile_subject(subject, config, keep_inputs=True), seed=arguments.seed)
+    step("comparing the whole model in float32")
+    twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
+    model = compare_model(compile_subject(twin, config))
+    verdict = combine((replays.verdict, model.verdict))
+    if arguments.json:
+        whole = {"dtype": "float32", "verdict": str(model.verdict), "reason": model.reason}
+        write_result(
+            {
+                "schema": "fusionkit.numeric/1",
+                "verdict": str(verdict),
+                "sites": replays.to_dict(),
+                "model": whole,
+            }
+        )
+    else:
+        write_line(f"sites  {replays.verdict}  {replays.reason}")
+        write_line(f"model  {model.verdict}  {model.reason}")
+    return 0 if verdict is Verdict.PASS else 1
+
+
 HITS = Command(
     "hits",
     "count a subject's hits per pattern and site, against the independent count of sites",
     "fusionkit hits flux --json",
     _configure_hits,
     _hits,
+)
+
+NUMERIC = Command(
+    "numeric",
+    "replay every hit on its own inputs, and compare the whole model in float32",
+    "fusionkit numeric llama --patterns rms_norm",
+    _configure_numeric,
+    _numeric,
 )

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.subject import (
-    add_graph_options,
-    add_pattern_option,
-    add_subject_options,
-    graph_options,
-    is_capsule,
-    load,
-    or_dash,
-)
+from fusionkit.commands.command import Command, step, write_line, write_report
+from fusionkit.commands.subject import add_subject_options, graph_options, load, or_dash
 from fusionkit.errors import MisuseError
+
+if TYPE_CHECKING:
+    from fusionkit.passes.probe import ProbeReport
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    add_subject_options(parser)
-    add_graph_options(parser)
-    add_pattern_option(parser)
+    add_subject_options(parser, pattern=True)
     parser.add_argument(
         "--backend",
         default="fusionkit",
@@ -32,8 +26,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _probe(arguments: argparse.Namespace) -> int:
-    from fusionkit.commands.progress import step
-    from fusionkit.npu.target import use_target
+    from fusionkit.match.matching import is_capsule
     from fusionkit.passes.probe import probe
     from fusionkit.verdict import Verdict
 
@@ -42,7 +35,6 @@ def _probe(arguments: argparse.Namespace) -> int:
             f"{arguments.subject}: a capsule is not compiled; use `fusionkit hits {arguments.subject}"
             " --pattern-file FILE.py`, or name the model"
         )
-    use_target(arguments.target, tell=step)
     pattern = Path(arguments.pattern) if arguments.pattern.endswith(".py") else arguments.pattern
     subject = load(arguments, train=arguments.train)
     step("compiling and counting")
@@ -54,16 +46,17 @@ def _probe(arguments: argparse.Namespace) -> int:
         decompositions=arguments.decompositions,
         **graph_options(arguments),
     )
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        for match in report.matches:
-            why = f": {match.reason}" if match.reason else ""
-            write_line(f"  {match.pattern} {match.status} {or_dash(match.module)} ({match.anchor}){why}")
-        write_line(f"{report.verdict}  {report.reason}")
-        if report.cause is not None:
-            write_line(f"  {report.cause.fix}")
+    write_report(arguments, report, _print)
     return 0 if report.verdict is Verdict.PASS else 1
+
+
+def _print(report: ProbeReport) -> None:
+    for match in report.matches:
+        why = f": {match.reason}" if match.reason else ""
+        write_line(f"  {match.pattern} {match.status} {or_dash(match.module)} ({match.anchor}){why}")
+    write_line(f"{report.verdict}  {report.reason}")
+    if report.cause is not None:
+        write_line(f"  {report.cause.fix}")
 
 
 PROBE = Command(

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.progress import step
-from fusionkit.commands.subject import (
-    add_graph_options,
-    add_pattern_option,
-    add_subject_options,
-    make_capture,
-    names_of,
-    or_dash,
-)
+from fusionkit.commands.command import Command, step, write_line, write_report
+from fusionkit.commands.subject import add_subject_options, make_capture, names_of, or_dash
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -25,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def _configure_repair(parser: argparse.ArgumentParser) -> None:
-    add_subject_options(parser)
-    add_graph_options(parser)
-    add_pattern_option(parser)
+    add_subject_options(parser, pattern=True)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FIXED.py", help="the new file; never overwritten"
     )
@@ -52,10 +43,7 @@ def _repair(arguments: argparse.Namespace) -> int:
     )
     if report.offered:
         report.write(arguments.out)
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        _print_repair(report, arguments.out)
+    write_report(arguments, report, partial(_print_repair, out=arguments.out))
     return 0 if report.offered else 1
 
 
@@ -83,7 +71,6 @@ def _print_repair(report: RepairReport, out: Path) -> None:
 
 def _configure_synthesize(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
-    add_graph_options(parser)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--nodes", metavar="A,B,...", help="names of the graph nodes of one site")
     chosen.add_argument("--lines", metavar="FILE:10-20", help="source lines of the model")
@@ -111,10 +98,7 @@ def _synthesize(arguments: argparse.Namespace) -> int:
     )
     if not report.reason:
         report.write(arguments.out)
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        _print_synthesis(report, arguments.out)
+    write_report(arguments, report, partial(_print_synthesis, out=arguments.out))
     return 0 if report.hits == report.sites and not report.reason else 1
 
 

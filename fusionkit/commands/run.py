@@ -1,14 +1,17 @@
-"""fusionkit run: execute the notebooks of an investigation and leave evidence."""
+"""fusionkit run and fusionkit lab: execute the notebooks of an investigation, or open them."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.command import Command, write_line, write_report
+from fusionkit.errors import MisuseError
 from fusionkit.visible import visible
 
 if TYPE_CHECKING:
@@ -68,10 +71,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         )
     finally:
         signal.signal(signal.SIGTERM, terminated)
-    if arguments.json:
-        write_result(result.to_dict())
-    else:
-        write_line(_last_line(result))
+    write_report(arguments, result, lambda outcome: write_line(_last_line(outcome)))
     return result.exit_code
 
 
@@ -123,10 +123,32 @@ class TerminalProgress:
         self._stream.flush()
 
 
+def _configure_lab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--notebooks-dir", type=Path, metavar="DIR", help="where the notebooks are")
+    parser.add_argument("rest", nargs="*", metavar="ARG", help="passed on to jupyter lab, behind --")
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise MisuseError("jupyterlab is not installed; pip install 'fusionkit[notebooks]'")
+    folder = arguments.notebooks_dir or Path(__file__).resolve().parents[2] / "notebooks"
+    if not folder.is_dir():
+        raise MisuseError(f"{folder}: no notebooks there; give their folder with --notebooks-dir")
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(folder), *arguments.rest])
+
+
 RUN = Command(
     "run",
     "execute the notebooks with the parameters of a YAML file and leave evidence",
     "fusionkit run parameters/flux-tiny.yaml -P expected_sites.rms_norm=12 --resume",
     _configure,
     _execute,
+)
+
+LAB = Command(
+    "lab",
+    "open JupyterLab on the notebooks",
+    "fusionkit lab -- --no-browser",
+    _configure_lab,
+    _lab,
 )

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusionkit.commands.command import Command, write_line, write_result
-from fusionkit.commands.progress import step
+from fusionkit.commands.command import Command, step, write_line, write_report
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -84,15 +83,18 @@ def _scan(arguments: argparse.Namespace) -> int:
     report = only(report, arguments.op)
     profile = None
     if arguments.profile is not None:
-        report, profile = _profiled(report, arguments.profile)
+        from fusionkit.identify.profiled.assess import assess_profile
+        from fusionkit.identify.profiled.judged import with_profile
+
+        profile = assess_profile(arguments.profile)
+        report = with_profile(report, profile)
     if arguments.prove:
-        report = _proved(report, arguments.time_limit)
+        from fusionkit.identify.proofs import with_proofs
+
+        report = with_proofs(report, time_limit_s=arguments.time_limit, tell=step)
     if arguments.out is not None or arguments.json or arguments.diffs is not None:
         report = _with_replacements(report, profile, arguments)
-    if arguments.json:
-        write_result(report.to_dict())
-    else:
-        _print(report)
+    write_report(arguments, report, _print)
     return 0 if report.files > len(report.failed) else 1
 
 
@@ -102,20 +104,6 @@ def _check_out(out: Path | None) -> None:
         raise MisuseError(
             f"{out}: a report is a Markdown file, and no source is written over; give --out NAME.md"
         )
-
-
-def _proved(report: ScanReport, time_limit_s: float | None) -> ScanReport:
-    from fusionkit.identify.proofs import with_proofs
-
-    return with_proofs(report, time_limit_s=time_limit_s, tell=step)
-
-
-def _profiled(report: ScanReport, path: Path) -> tuple[ScanReport, ProfileFindings]:
-    from fusionkit.identify.profiled.assess import assess_profile
-    from fusionkit.identify.profiled.judged import with_profile
-
-    findings = assess_profile(path)
-    return with_profile(report, findings), findings
 
 
 def _with_replacements(

@@ -1,13 +1,13 @@
-"""Options of the commands on a subject, and the matching or capture of a subject or capsule."""
+"""Options of the commands on a subject, and its matching or capture."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fusionkit.commands.progress import step
+from fusionkit.commands.command import step
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -22,45 +22,53 @@ if TYPE_CHECKING:
 _BUILT_WITH = {"size": "tiny", "dtype": "bfloat16", "decompositions": "none"}
 
 
-def add_subject_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the subject, its build and its compile."""
+def add_subject_options(
+    parser: argparse.ArgumentParser, *, graphs: bool = True, pattern: bool = False
+) -> None:
+    """Add the options for the subject, its build and its compile.
+
+    `graphs`: those for training graphs and dynamic dimensions as well; `pattern`: the pattern of the command.
+    """
     parser.add_argument("subject", metavar="SUBJECT", help="a table name, module:factory, or a capsule file")
     parser.add_argument("--size", choices=("tiny", "full"), default=_BUILT_WITH["size"], help="default tiny")
     parser.add_argument("--target", default="cpu", help="cpu (default), npu-dry or npu")
     parser.add_argument("--dtype", default=_BUILT_WITH["dtype"], help="default bfloat16")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
-    parser.add_argument(
-        "--window",
-        choices=("before-freezing", "after-freezing"),
-        default="before-freezing",
-        help="default before-freezing",
-    )
+    add_window_option(parser)
     parser.add_argument(
         "--decompositions",
         choices=("none", "inductor"),
         default=_BUILT_WITH["decompositions"],
         help="default none",
     )
+    if graphs:
+        parser.add_argument("--train", action="store_true", help="training graphs: forward and backward")
+        parser.add_argument(
+            "--dynamic",
+            type=_dynamic_dim,
+            action="append",
+            default=[],
+            metavar="DIM",
+            help="let a size vary: INPUT:DIM, or DIM for every input tensor that has it; may be repeated",
+        )
+    if pattern:
+        parser.add_argument(
+            "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+        )
 
 
-def add_graph_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for training graphs and dynamic dimensions."""
-    parser.add_argument("--train", action="store_true", help="training graphs: forward and backward")
+def add_window_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the window of the compile."""
+    windows = ("before-freezing", "after-freezing")
+    parser.add_argument("--window", choices=windows, default=windows[0], help=f"default {windows[0]}")
+
+
+def add_patterns_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the patterns to match."""
     parser.add_argument(
-        "--dynamic",
-        type=_dynamic_dim,
-        action="append",
-        default=[],
-        metavar="DIM",
-        help="let a size vary: INPUT:DIM, or DIM for every input tensor that has it; may be repeated",
+        "--patterns", metavar="A,B", help="default: those whose sites are counted for the subject"
     )
-
-
-def add_pattern_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the pattern that the command is about."""
-    parser.add_argument(
-        "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
-    )
+    parser.add_argument("--pattern-file", metavar="FILE.py", help="a pattern file, tried first")
 
 
 def graph_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -76,11 +84,6 @@ def _dynamic_dim(text: str) -> str:
     return text
 
 
-def is_capsule(name: str) -> bool:
-    """Whether SUBJECT names a capsule file rather than a model."""
-    return name.endswith(".json")
-
-
 def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     """Activate the target, then load the subject."""
     from fusionkit.npu.target import use_target
@@ -93,50 +96,46 @@ def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     )
 
 
-def config_for(
-    arguments: argparse.Namespace, patterns: tuple[str, ...], files: tuple[str, ...] = ()
-) -> CompilationConfig:
-    """The compile config of the options."""
+def config_for(arguments: argparse.Namespace, patterns: tuple[str, ...]) -> CompilationConfig:
+    """The compile config of the options, with these patterns of the kit."""
     from fusionkit.config import CompilationConfig, select_patterns
 
     return CompilationConfig(
         fusion_patterns=select_patterns(patterns),
-        pattern_files=files,
+        pattern_files=() if arguments.pattern_file is None else (arguments.pattern_file,),
         window=arguments.window,
         decompositions=arguments.decompositions,
     )
 
 
+def open_source(arguments: argparse.Namespace) -> tuple[Subject | Capture, Mapping[str, ExpectedCount]]:
+    """The subject or capsule of the options, with the independent site counts."""
+    from fusionkit.capture.graphs import Capture
+    from fusionkit.match.matching import open_subject
+
+    build = {name: getattr(arguments, name) for name in ("size", "dtype", "seed", "train")}
+    source, counts = open_subject(arguments.subject, target=arguments.target, tell=step, **build)
+    if isinstance(source, Capture):
+        _refuse_build_options(arguments, source)
+    return source, counts
+
+
 def make_matching(
-    arguments: argparse.Namespace, patterns: tuple[str, ...] | None, files: tuple[str, ...] = ()
-) -> tuple[Matching, dict[str, ExpectedCount]]:
+    arguments: argparse.Namespace, patterns: tuple[str, ...] | None
+) -> tuple[Matching, Mapping[str, ExpectedCount]]:
     """Match in a capsule, or compile the subject; returns the matching and the independent site counts.
 
     `patterns` None: the patterns whose sites are counted for this subject.
     """
     from fusionkit.match.hits import default_patterns
-    from fusionkit.match.matching import match_capture, matching_of
-    from fusionkit.npu.target import use_target
-    from fusionkit.passes.compiled import compile_subject
-    from fusionkit.subjects.site_counts import expected_counts
+    from fusionkit.match.matching import is_capsule, match_subject
 
-    if is_capsule(arguments.subject):
-        from fusionkit.capture.reading import read_capsule
-
-        use_target(arguments.target)
-        capture = read_capsule(Path(arguments.subject))
-        _refuse_build_options(arguments, capture)
-        chosen = default_patterns(capture.counts) if patterns is None else patterns
-        return match_capture(capture, config_for(arguments, chosen, files)), dict(capture.counts)
-    subject = load(arguments, train=arguments.train)
-    step("counting sites in eager mode")
-    counts = expected_counts(subject)
-    step("compiling and matching")
-    chosen = default_patterns(counts) if patterns is None else patterns
-    config = config_for(arguments, chosen, files)
+    source, counts = open_source(arguments)
+    if not is_capsule(arguments.subject):
+        step("compiling and matching")
+    config = config_for(arguments, default_patterns(counts) if patterns is None else patterns)
     counted = any(count.sites is not None for count in counts.values())  # by a plain forward
-    compiled = compile_subject(subject, config, has_run=counted, **graph_options(arguments))
-    return matching_of(compiled), counts
+    return match_subject(source, config, has_run=counted, **graph_options(arguments)), counts
 
 
 def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Capture:
@@ -144,25 +143,33 @@ def make_capture(arguments: argparse.Namespace, *, freezing: bool = False) -> Ca
 
     `freezing`: include the window after freezing if the target has values to fold.
     """
+    from fusionkit.capture.graphs import Capture
+
+    source, counts = open_source(arguments)
+    if isinstance(source, Capture):
+        return source
+    return capture_subject(
+        arguments, source, counts, freezing=freezing and not source.fake and not arguments.train
+    )
+
+
+def capture_subject(
+    arguments: argparse.Namespace,
+    subject: Subject,
+    counts: Mapping[str, ExpectedCount],
+    *,
+    freezing: bool = False,
+) -> Capture:
+    """The graphs of a subject compiled without patterns; after freezing too if the options or `freezing` say so."""
     from fusionkit.capture.capturing import capture_graphs
     from fusionkit.capture.counted import with_counts
-    from fusionkit.npu.target import use_target
-    from fusionkit.subjects.site_counts import expected_counts
 
-    if is_capsule(arguments.subject):
-        from fusionkit.capture.reading import read_capsule
-
-        use_target(arguments.target)
-        capture = read_capsule(Path(arguments.subject))
-        _refuse_build_options(arguments, capture)
-        return capture
-    subject = load(arguments, train=arguments.train)
-    step("counting sites in eager mode")
-    counts = expected_counts(subject)
     step("compiling")
-    wanted = arguments.window == "after-freezing" or (freezing and not subject.fake and not arguments.train)
     capture = capture_graphs(
-        subject, decompositions=arguments.decompositions, freezing=wanted, **graph_options(arguments)
+        subject,
+        decompositions=arguments.decompositions,
+        freezing=freezing or arguments.window == "after-freezing",
+        **graph_options(arguments),
     )
     return with_counts(capture, subject.model, counts)
 

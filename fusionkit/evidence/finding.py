@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fusionkit.encoding import Result
 
@@ -24,3 +26,8 @@ class Finding(Result):
     path: str
     what: str
     effect: Effect = Effect.CONTRADICTED
+
+
+def phase_file(phase: Mapping[str, Any]) -> str:
+    """The file of a phase record, relative to the run folder."""
+    return f"phases/{phase['phase']:02d}.json"

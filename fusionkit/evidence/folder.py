@@ -98,20 +98,17 @@ def _locked(run_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise RunBrokenError(f"{run_dir}: cannot make the run folder ({error.strerror})") from error
     try:
-        _lock(handle, run_dir)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, run_dir: Path) -> None:
-    try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):  # other errors: a file system without locks
+            os.close(handle)
             raise MisuseError(
                 f"{run_dir}: another run is writing there; wait, or give another --out"
             ) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _set_aside(run_dir: Path, manifest: Manifest) -> bool:

@@ -1,8 +1,9 @@
-"""Hits as evidence: graphs before and after rewriting, counted sites, and their verification."""
+"""Hits as evidence, on the target and on a second one: graphs, counted sites, and their verification."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +12,29 @@ from fusionkit.capture.graphs import Capture
 from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.evidence.finding import Effect, Finding, phase_file
 from fusionkit.fusions import fused_packets, pattern_names
-from fusionkit.match.hits import HitReport
-from fusionkit.match.matching import device_of
+from fusionkit.match.hits import HitReport, report_hits
+from fusionkit.match.matching import match_subject
 from fusionkit.match.ops import packet
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.compiled import Compiled
-from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
 from fusionkit.store import read_json, write_json
+from fusionkit.verdict import Verdict, combine
 
 SCHEMA = "fusionkit.hits-evidence/1"
+SECOND_SCHEMA = "fusionkit.second-hits/1"
+_UNREADABLE = (MisuseError, KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
-def write_hits(run_dir: Path, name: str, compiled: Compiled, report: HitReport) -> list[dict[str, str]]:
-    """Write `artifacts/<name>.json` with its two capsules; returns the artifacts for the phase's record."""
-    before, after = compiled.capture(), compiled.capture(compiled.after)
-    return write_hit_graphs(run_dir, name, before, after, from_file(compiled), report)
-
-
-def write_hit_graphs(
+def write_hits(
     run_dir: Path, name: str, before: Capture, after: Capture, files: Sequence[str], report: HitReport
 ) -> list[dict[str, str]]:
-    """`write_hits` for given captures; `files`: the fusions whose patterns came from a file."""
+    """Write `artifacts/<name>.json` with its two capsules; returns the artifacts for the phase's record.
+
+    `files`: the fusions whose patterns came from a file.
+    """
     folder = f"artifacts/{name}"
     paths = f"{folder}.before.capsule.json", f"{folder}.after.capsule.json"
     for capture, path in zip((before, after), paths, strict=True):
@@ -69,8 +68,7 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
 
     A pattern file is not executed; its hits are verified by the removed nodes and the added fused ops alone.
     """
-    run_dir = path.parents[1]
-    relative = f"artifacts/{path.name}"
+    run_dir, relative = path.parents[1], f"artifacts/{path.name}"
     use_target(current_target() or "cpu")
     try:
         entry = read_json(path)
@@ -82,13 +80,13 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
                 Finding(relative, f"{name}: {what}") for what in _vanished(name, said, before, after)
             ]
         findings += [Finding(relative, what) for what in _rematch(entry, before)]
-    except (MisuseError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except _UNREADABLE as error:
         return [Finding(relative, f"cannot be read as hits ({error!s:.200})")]
     return findings
 
 
 def _claims(phase: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[Finding]:
-    where = f"phases/{phase['phase']:02d}.json"
+    where = phase_file(phase)
     findings = []
     for name, claim in phase["hits"].items():
         if name not in recorded:
@@ -133,14 +131,10 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
     known = tuple(name for name in names if name in pattern_names())
     if entry["from_file"]:
         return []  # which nodes a file's pattern rewrote is unknown without executing the file
-    matcher = match_pass_for(
-        enabled_groups(select_patterns(known)), entry["decompositions"], device_of(before.graphs)
-    )
-    counts: dict[str, int] = dict.fromkeys(known, 0)
-    for graph in before.graphs:
-        for match in matcher.apply(graph.module, graph.key.index):
-            counts[match.pattern] += match.status == "hit"
+    config = CompilationConfig(fusion_patterns=select_patterns(known), window=entry["report"]["window"])
+    matching = match_subject(replace(before, decompositions=entry["decompositions"]), config)
     recorded = entry["report"]["patterns"]
+    counts = {name: sum(match.status == "hit" for match in matching.of(name)) for name in known}
     return [
         f"{name}: {recorded[name]['hits']} hits recorded, {count} found anew"
         for name, count in counts.items()
@@ -148,12 +142,66 @@ def _rematch(entry: Mapping[str, Any], before: Capture) -> list[str]:
     ]
 
 
-def from_file(compiled: Compiled) -> list[str]:
-    """The fusions of a compile whose patterns came from a file."""
-    return groups_from_file(compiled.config, compiled.groups)
+def second_gate(target: str) -> str:
+    """Name of the gate on the hits on a second target."""
+    return f"hits on {target}"
 
 
-def groups_from_file(config: CompilationConfig, groups: Mapping[str, Sequence[PatternClass]]) -> list[str]:
+def write_second_hits(
+    run_dir: Path, capsule: str, config: CompilationConfig, report: HitReport, files: list[str]
+) -> list[dict[str, str]]:
+    """Write `artifacts/06_hits_<target>.json`; `capsule` is the target's, relative to the run folder."""
+    path = f"artifacts/06_hits_{report.target}.json"
+    entry = {
+        "schema": SECOND_SCHEMA,
+        "capsule": capsule,
+        "window": config.window,
+        "decompositions": config.decompositions,
+        "from_file": files,
+        "report": report.to_dict(),
+    }
+    write_json(run_dir / path, entry)
+    return [{"path": path, "kind": "second-hits"}, {"path": capsule, "kind": "capsule"}]
+
+
+def recheck_second(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    """Match the kit's patterns anew in the capsule, and compare hits, verdicts and the gate with it.
+
+    Fusions with a pattern file are not matched, since a recorded file must not be executed.
+    """
+    relative = f"artifacts/{path.name}"
+    use_target(current_target() or "cpu")
+    try:
+        entry = read_json(path)
+        recorded = entry["report"]["patterns"]
+        findings = _check_second_gate(phase, entry["report"]["target"], recorded)
+        capture = read_capsule(path.parents[1] / entry["capsule"])
+        names = () if entry["from_file"] else tuple(name for name in recorded if name in pattern_names())
+        config = CompilationConfig(fusion_patterns=select_patterns(names), window=entry["window"])
+        anew = report_hits(match_subject(capture, config), capture.counts).to_dict()["patterns"]
+        for name in names:
+            wrong = [
+                key for key in ("hits", "expected_sites", "verdict") if anew[name][key] != recorded[name][key]
+            ]
+            if wrong:
+                findings.append(Finding(relative, f"{name}: {', '.join(wrong)} not borne out by the capsule"))
+    except _UNREADABLE as error:
+        return [Finding(relative, f"cannot be read as hits ({error!s:.200})")]
+    return findings
+
+
+def _check_second_gate(phase: Mapping[str, Any], target: str, recorded: Mapping[str, Any]) -> list[Finding]:
+    name = second_gate(target)
+    verdict = next((gate["verdict"] for gate in phase["gates"] if gate["name"] == name), None)
+    combined = combine(Verdict(entry["verdict"]) for entry in recorded.values())
+    if verdict is None:
+        return [Finding(phase_file(phase), f"no gate '{name}' in it", Effect.INCOMPLETE)]
+    if verdict != combined:
+        return [Finding(phase_file(phase), f"gate '{name}' says {verdict}, its hits say {combined}")]
+    return []
+
+
+def from_file(config: CompilationConfig, groups: Mapping[str, Sequence[PatternClass]]) -> list[str]:
     """The fusions of `groups` whose patterns are not the kit's own."""
     own = enabled_groups(config.fusion_patterns)
     return [name for name, group in groups.items() if own.get(name) is not group]

@@ -1,7 +1,7 @@
-"""Executed notebooks as pages that show everything without network and without JavaScript.
+"""Executed notebooks as pages that are complete without network and without JavaScript.
 
-nbconvert's `basic` template makes the body; every piece of it goes through `clean_html`, and the page around
-it is ours: inline CSS, and a Content-Security-Policy that lets a browser neither run nor fetch anything.
+nbconvert's `basic` template makes the body, and `clean_html` cleans every part of it. The page around it is the kit's:
+inline CSS, and a Content-Security-Policy with which a browser neither runs nor fetches anything.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ _HEADING = re.compile(r"^#{1,6}\s+(?P<title>.+?)\s*#*\s*$", re.MULTILINE)
 def notebook_html(nb: Mapping[str, Any], *, fallback_title: str = "Notebook") -> str:
     """The whole page of an executed notebook (nbformat 4); its title is the notebook's first heading.
 
-    The verdict and its gates, or where the notebook broke, stand below the first text; parameters are one list,
-    longer code is folded. Widget views and JavaScript outputs are left out: a notebook shows the same as a
-    table or picture besides.
+    The verdict with its gates, or the error, is below the first text; parameters are one list, longer code is folded.
+    Widget views and JavaScript outputs are left out, since a notebook has a static table or picture beside each.
     """
     from nbconvert.exporters import HTMLExporter  # the extra `notebooks`, as is nh3
     from nbformat import from_dict
 
     from fusionkit.evidence.clean_html import clean_html
 
-    make, as_node = cast(Any, HTMLExporter), cast(Any, from_dict)  # untyped
-    exporter = make(
+    new_exporter, as_node = cast(Any, HTMLExporter), cast(Any, from_dict)  # untyped
+    exporter = new_exporter(
         template_name="basic",
         template_file=str(Path(__file__).with_name("templates") / "folded_code.html.j2"),
         exclude_input_prompt=True,
@@ -49,17 +48,17 @@ def notebook_html(nb: Mapping[str, Any], *, fallback_title: str = "Notebook") ->
     body, _ = exporter.from_notebook_node(
         as_node({**nb, "metadata": metadata, "cells": page_cells(nb["cells"])})
     )
-    main = render("evidence/templates/cells.html", "notebook", Markup(body))
-    return page(_title(nb) or fallback_title, main)
+    content = render("evidence/templates/cells.html", "notebook", Markup(body))
+    return page(_title(nb) or fallback_title, content)
 
 
 def page(title: str, body: str) -> str:
-    """A page around `body`, which must be HTML already."""
+    """A page around `body`, which is HTML."""
     return render_page("evidence/templates/page.html", title=title, body=Markup(body))
 
 
 def index_html(title: str, rows: Sequence[Mapping[str, str | None]], links: Sequence[str]) -> str:
-    """The page of a run. A row has `name`, `verdict`, `reason` and `page` (None where there is none).
+    """The page of a run. A row has `name`, `verdict`, `reason` and `page`, a link or None.
 
     `links` are further files of the run folder.
     """

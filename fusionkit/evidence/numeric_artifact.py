@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save
 
 from fusionkit.encoding import decode
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.evidence.finding import Effect, Finding, phase_file
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.tolerance import Tolerance
@@ -73,7 +73,7 @@ def write_compared(
     write_bytes(path, save(_tensors(sites)))
     entries = {
         site: {
-            "dtype_gate": _dtype_name(output.dtype_gate),
+            "dtype_gate": output.dtype_gate and str(output.dtype_gate).removeprefix("torch."),
             "original_ulps": None if output.original_ulps is None else list(output.original_ulps),
             "comparison": compared[site].to_dict(),
         }
@@ -114,7 +114,7 @@ def recheck(path: Path, phase: Mapping[str, Any]) -> list[Finding]:
     for site, output in outputs.items():
         again = output.compare(site, tolerance).to_dict()
         claimed = {site: phase["numeric"][site]} if _is_claim(phase["numeric"].get(site)) else {}
-        for where, said in ((relative, recorded), (_phase_file(phase), claimed)):
+        for where, said in ((relative, recorded), (phase_file(phase), claimed)):
             difference = _difference(said.get(site, {}), again)
             findings += [Finding(where, f"{site}: {difference}")] if difference else []
     return findings
@@ -133,7 +133,7 @@ def _uncovered(path: Path, relative: str, listed: Sequence[str], phase: Mapping[
     what = "{}: claimed, but in none of the phase's compared outputs"
     claimed = [site for site, value in phase["numeric"].items() if _is_claim(value)]
     return [
-        Finding(_phase_file(phase), what.format(s), Effect.INCOMPLETE) for s in claimed if s not in covered
+        Finding(phase_file(phase), what.format(s), Effect.INCOMPLETE) for s in claimed if s not in covered
     ]
 
 
@@ -141,18 +141,13 @@ def _is_claim(value: Any) -> bool:
     return isinstance(value, Mapping) and "verdict" in value
 
 
-def _phase_file(phase: Mapping[str, Any]) -> str:
-    return f"phases/{phase['phase']:02d}.json"
-
-
 def _tensors(sites: Mapping[str, ComparedOutput]) -> dict[str, torch.Tensor]:
-    tensors = {}
-    for site, output in sites.items():
-        for part in ("expected", "actual", "reference"):
-            tensor = getattr(output, part)
-            if tensor is not None:
-                tensors[f"{site}/{part}"] = tensor.detach().cpu().clone().contiguous()
-    return tensors
+    return {
+        f"{site}/{part}": tensor.detach().cpu().clone().contiguous()
+        for site, output in sites.items()
+        for part in ("expected", "actual", "reference")
+        if (tensor := getattr(output, part)) is not None
+    }
 
 
 def _output(site: str, entry: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> ComparedOutput:
@@ -164,10 +159,6 @@ def _output(site: str, entry: Mapping[str, Any], tensors: Mapping[str, torch.Ten
         None if gate is None else getattr(torch, gate),
         None if entry["original_ulps"] is None else tuple(entry["original_ulps"]),
     )
-
-
-def _dtype_name(dtype: torch.dtype | None) -> str | None:
-    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _difference(said: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""The cells of an executed notebook as its page shows them: the answer first, parameters short, nothing active."""
+"""The cells of an executed notebook as its page shows them: the verdict first, parameters short, no active content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from fusionkit.templates import render
 
-_WIDGET = re.compile(r"^application/vnd\.jupyter\.widget")
+_WIDGET = "application/vnd.jupyter.widget"
 _WIDGET_NOTE = (
     '<p class="note">interactive in JupyterLab; here the same rows follow as a table or picture</p>'
 )
@@ -17,7 +17,6 @@ _PAPERMILL_ERROR = "papermill-error-cell-tag"
 _ACTIVE = frozenset(
     {"application/javascript", "text/javascript", "application/ecmascript", "text/vnd.mermaid"}
 )
-_REPR = frozenset({"text/plain"})
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST_ERROR = 600
 _TEMPLATE = "evidence/templates/cells.html"
@@ -26,22 +25,22 @@ Cell = dict[str, Any]
 
 
 def page_cells(cells: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Copies of the cells without active parts; the answer stands below the first markdown cell.
+    """Copies of the cells without active parts; the verdict is below the first markdown cell.
 
-    The cells tagged `parameters` and `injected-parameters` become one, with what the notebook was given as a
-    list, unless they hold more than literals. The cells that papermill adds to point at an error are left out.
+    The cells tagged `parameters` and `injected-parameters` become one with a list of the values, unless they have
+    more than literals. The cells that papermill adds to point at an error are left out.
     """
-    own = [cell for cell in cells if _PAPERMILL_ERROR not in cell["metadata"].get("tags", ())]
-    kept = _with_parameters([_inert(cell, number) for number, cell in enumerate(own, start=1)])
-    answer = _answer(own)
-    if answer:
-        first = next((i for i, cell in enumerate(kept, start=1) if cell["cell_type"] == "markdown"), 0)
-        kept.insert(first, _shown("answer", answer))
-    return kept
+    cells = [cell for cell in cells if _PAPERMILL_ERROR not in cell["metadata"].get("tags", ())]
+    shown = _with_parameters([_inert(cell, number) for number, cell in enumerate(cells, start=1)])
+    verdict = _verdict_html(cells)
+    if verdict:
+        index = next((i for i, cell in enumerate(shown, start=1) if cell["cell_type"] == "markdown"), 0)
+        shown.insert(index, _html_cell("verdict", verdict))
+    return shown
 
 
-def _answer(cells: Sequence[Mapping[str, Any]]) -> str:
-    """What the notebook came to, or where it broke; "" where it says neither."""
+def _verdict_html(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict of the notebook, or the cell at which it broke; "" without either."""
     code = [(n, cell) for n, cell in enumerate(cells, start=1) if cell["cell_type"] == "code"]
     outputs = [(number, output) for number, cell in code for output in cell["outputs"]]
     for number, output in outputs:
@@ -61,7 +60,7 @@ def _answer(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _outcome(output: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What `views.outcome` put into an output's metadata: verdict, reason, gates; None where it did not."""
+    """Verdict, reason and gates, which `views.outcome` puts into an output's metadata; None without them."""
     outcome = output.get("metadata", {}).get("text/html")
     outcome = outcome.get("fusionkit") if isinstance(outcome, dict) else None
     if not isinstance(outcome, dict):
@@ -75,7 +74,7 @@ def _outcome(output: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _with_parameters(cells: list[Cell]) -> list[Cell]:
-    """The two parameter cells as one that shows a list; the code is kept, folded."""
+    """The two parameter cells as one with a list of the values; the code stays, folded."""
     tagged = {
         tag: cell
         for cell in cells
@@ -84,13 +83,13 @@ def _with_parameters(cells: list[Cell]) -> list[Cell]:
         if tag in ("parameters", "injected-parameters")
     }
     defaults = _literals(tagged.get("parameters"))
-    given = _literals(tagged.get("injected-parameters")) if "injected-parameters" in tagged else {}
-    if not defaults or given is None:
+    injected = _literals(tagged.get("injected-parameters")) if "injected-parameters" in tagged else {}
+    if not defaults or injected is None:
         return cells
     last = tagged.get("injected-parameters", tagged["parameters"])
-    listed = {**last, "outputs": [*last["outputs"], _html_output(_parameter_list(defaults, given))]}
+    merged = {**last, "outputs": [*last["outputs"], _html_output(_parameter_list(defaults, injected))]}
     return [
-        listed if cell is last else cell for cell in cells if cell is last or cell is not tagged["parameters"]
+        merged if cell is last else cell for cell in cells if cell is last or cell is not tagged["parameters"]
     ]
 
 
@@ -112,9 +111,9 @@ def _literals(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return literals
 
 
-def _parameter_list(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """What the notebook was given; those that differ from its defaults stand out, empty ones are only named."""
-    values = {**defaults, **given}
+def _parameter_list(defaults: Mapping[str, Any], injected: Mapping[str, Any]) -> str:
+    """The notebook's parameters: those that differ from the defaults are marked, empty ones only named."""
+    values = {**defaults, **injected}
     texts = {name: _value(value) for name, value in values.items()}
     listed = [(name, text, values[name] != defaults.get(name)) for name, text in texts.items() if text]
     return render(_TEMPLATE, "parameters", listed, [name for name, text in texts.items() if not text])
@@ -128,8 +127,8 @@ def _value(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _shown(tag: str, markup: str) -> Cell:
-    """A cell that shows `markup` and has no code."""
+def _html_cell(tag: str, markup: str) -> Cell:
+    """A cell with the output `markup` and without code."""
     return {
         "cell_type": "code",
         "id": f"page-{tag}",
@@ -147,21 +146,21 @@ def _html_output(markup: str) -> dict[str, Any]:
 def _inert(cell: Mapping[str, Any], number: int) -> Cell:
     if cell["cell_type"] != "code":
         return dict(cell)
-    outputs = [out for output in cell["outputs"] for out in _inert_output(output, number)]
-    return {**cell, "outputs": outputs}
+    outputs = [_inert_output(output, number) for output in cell["outputs"]]
+    return {**cell, "outputs": [output for output in outputs if output is not None]}
 
 
-def _inert_output(output: Mapping[str, Any], cell_number: int) -> list[dict[str, Any]]:
-    """The output without its active parts; a note for a widget, nothing where no more than a repr is left."""
+def _inert_output(output: Mapping[str, Any], cell_number: int) -> dict[str, Any] | None:
+    """The output without its active parts; a note for a widget, no output if only a repr is left."""
     if "data" not in output:
-        return [dict(output)]
+        return dict(output)
     data = {mime: value for mime, value in output["data"].items() if mime not in _ACTIVE}
-    if any(_WIDGET.match(mime) for mime in data):
-        return [_html_output(_WIDGET_NOTE)]
-    if len(data) < len(output["data"]) and set(data) <= _REPR:
-        return []
+    if any(mime.startswith(_WIDGET) for mime in data):
+        return _html_output(_WIDGET_NOTE)
+    if len(data) < len(output["data"]) and set(data) <= {"text/plain"}:
+        return None
     metadata = {key: value for key, value in output.get("metadata", {}).items() if key != "text/html"}
     for mime in data:
         if mime.startswith("image/"):
             metadata[mime] = {"alt": f"output of cell {cell_number}", **metadata.get(mime, {})}
-    return [{**output, "data": data, "metadata": metadata}]
+    return {**output, "data": data, "metadata": metadata}

@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import fusionkit
 from fusionkit.encoding import Result
 from fusionkit.environment import package_sha256
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.finding import Effect, Finding
+from fusionkit.evidence.finding import Effect, Finding, phase_file
 from fusionkit.evidence.folder import written_by
 from fusionkit.evidence.manifest import MANIFEST, Manifest, files_in, is_sealed, read_manifest
-from fusionkit.evidence.markdown import render_record
-from fusionkit.evidence.phase_records import RECORD_JSONL, RECORD_MD, read_phases, record_jsonl
-from fusionkit.evidence.rechecks import recheck_phase
+from fusionkit.evidence.phase_records import RECORD_JSONL, RECORD_MD, read_phases, record_jsonl, render_record
 from fusionkit.store import sha256_file
 from fusionkit.verdict import Verdict, combine
 
 SCHEMA = "fusionkit/verification/1"
+
+RECHECKS = {
+    # kind of artifact: the function that gives the claims of a phase which the artifact contradicts; it imports torch
+    "hits": "fusionkit.evidence.hits_artifact:recheck",
+    "numeric": "fusionkit.evidence.numeric_artifact:recheck",
+    "second-hits": "fusionkit.evidence.hits_artifact:recheck_second",
+}
+
+CLAIMS: dict[str, tuple[str, ...]] = {
+    # entry of a phase: the kinds of artifact, at least one of which must be there
+    "hits": ("hits", "kernels"),
+    "numeric": ("numeric",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,26 @@ def _check_phase(run_dir: Path, phase: Mapping[str, Any]) -> list[Finding]:
     findings = recheck_phase(run_dir, phase)
     if phase["verdict"] != combined:
         what = f"the verdict is recorded as {phase['verdict']}, its gates combine to {combined}"
-        findings.append(Finding(f"phases/{phase['phase']:02d}.json", what))
+        findings.append(Finding(phase_file(phase), what))
+    return findings
+
+
+def recheck_phase(run_dir: Path, phase: Mapping[str, Any]) -> list[Finding]:
+    """Verify the phase's claims from its artifacts; a claim without an artifact is incomplete."""
+    findings = []
+    kinds = {artifact["kind"] for artifact in phase["artifacts"]}
+    for entry, wanted in CLAIMS.items():
+        if phase[entry] and kinds.isdisjoint(wanted):
+            what = f"`{entry}` is claimed, but no artifact of kind {' or '.join(wanted)} bears it out"
+            findings.append(Finding(phase_file(phase), what, Effect.INCOMPLETE))
+    for artifact in phase["artifacts"]:
+        path = run_dir / artifact["path"]
+        if artifact["kind"] not in RECHECKS:
+            continue
+        if path.is_file():
+            findings += resolve_name(RECHECKS[artifact["kind"]])(path, phase)
+        else:
+            findings.append(Finding(artifact["path"], "the artifact is missing", Effect.INCOMPLETE))
     return findings
 
 

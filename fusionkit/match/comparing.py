@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.fx
 
 from fusionkit.capture.foreign import device_name
 from fusionkit.capture.graphs import Capture, CapturedGraph
-from fusionkit.capture.node_records import target_name
+from fusionkit.capture.node_records import record_node, target_name
 from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
-from fusionkit.match.graph_comparison import ABSENT, GraphComparison, Side, SitePair, Tally
-from fusionkit.match.graph_pairs import pair_graphs
+from fusionkit.match.graph_comparison import ABSENT, GraphComparison, GraphPair, Side, SitePair, Tally
 from fusionkit.match.hits import default_patterns
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import match_subject
 from fusionkit.match.rewrites import find_rewrites
 from fusionkit.match.site_states import Key, SiteState, site_states, with_first_causes
 from fusionkit.npu.target import current_target, use_target
+from fusionkit.store import to_json
 
 
 def compare_capsules(
@@ -53,7 +55,7 @@ def compare_captures(
     return GraphComparison(
         a=_side(a, window),
         b=_side(b, window),
-        graphs=pair_graphs(left, right),
+        graphs=_pair_graphs(left, right),
         ops=_tallies(left, right, _op),
         devices=_tallies(left, right, _device),
         dtypes=_tallies(left, right, _dtype),
@@ -68,13 +70,13 @@ def _compare_sites(
 ) -> tuple[tuple[SitePair, ...], tuple[str, ...]]:
     names = tuple(patterns or default_patterns({**b.counts, **a.counts}))
     config = CompilationConfig(fusion_patterns=select_patterns(names), window=window)
-    matchings = match_capture(a, config), match_capture(b, config)
-    counts = {**b.counts, **a.counts}, {**a.counts, **b.counts}
-    left, right = site_states(matchings[0], counts[0]), site_states(matchings[1], counts[1])
+    matching_a, matching_b = match_subject(a, config), match_subject(b, config)
+    left = site_states(matching_a, {**b.counts, **a.counts})
+    right = site_states(matching_b, {**a.counts, **b.counts})
     keys = list(dict.fromkeys([*left, *right]))
-    differ = [key for key in keys if _state(left, key) != _state(right, key)]
-    left = with_first_causes(left, [key for key in differ if key in left], matchings[0])
-    right = with_first_causes(right, [key for key in differ if key in right], matchings[1])
+    differ = [key for key in keys if _state(left.get(key)) != _state(right.get(key))]
+    left = with_first_causes(left, [key for key in differ if key in left], matching_a)
+    right = with_first_causes(right, [key for key in differ if key in right], matching_b)
     return tuple(_pair(key, left.get(key), right.get(key)) for key in keys), _notes(a, b, names)
 
 
@@ -91,20 +93,16 @@ def _notes(a: Capture, b: Capture, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _state(states: Mapping[Key, SiteState], key: Key) -> str:
-    return states[key].state if key in states else ABSENT
+def _state(state: SiteState | None) -> str:
+    return ABSENT if state is None else state.state
 
 
 def _pair(key: Key, a: SiteState | None, b: SiteState | None) -> SitePair:
     pattern, module, _ = key
-    notes = [
-        f"{side}: {state.note}" for side, state in (("A", a), ("B", b)) if state is not None and state.note
-    ]
-    if a is not None and b is not None and a.note == b.note:
-        notes = [a.note] if a.note else []
-    source = next(state.source for state in (a, b) if state is not None)
-    state_a, state_b = (ABSENT if state is None else state.state for state in (a, b))
-    return SitePair(pattern, module, source, state_a, state_b, "; ".join(notes))
+    sides = [(side, state) for side, state in (("A", a), ("B", b)) if state is not None]
+    notes = [f"{side}: {state.note}" for side, state in sides if state.note]
+    note = a.note if a is not None and b is not None and a.note == b.note else "; ".join(notes)
+    return SitePair(pattern, module, sides[0][1].source, _state(a), _state(b), note)
 
 
 def _side(capture: Capture, window: str) -> Side:
@@ -145,3 +143,56 @@ def _device(node: torch.fx.Node) -> str | None:
 def _dtype(node: torch.fx.Node) -> str | None:
     value = node.meta.get("val")
     return str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else None
+
+
+def _pair_graphs(a: Sequence[CapturedGraph], b: Sequence[CapturedGraph]) -> tuple[GraphPair, ...]:
+    """Pair the graphs by kind, in order."""
+    kinds = dict.fromkeys(graph.key.kind for graph in (*a, *b))
+    return tuple(
+        _pair_of_graphs(kind, number, left, right)
+        for kind in kinds
+        for number, (left, right) in enumerate(
+            zip_longest(*([graph for graph in graphs if graph.key.kind == kind] for graphs in (a, b)))
+        )
+    )
+
+
+def _pair_of_graphs(kind: str, number: int, a: CapturedGraph | None, b: CapturedGraph | None) -> GraphPair:
+    if a is None or b is None:
+        only_a, only_b = (None if graph is None else len(graph.nodes) for graph in (a, b))
+        return GraphPair(kind, number, only_a, only_b, same=False)
+    left, right = _plain(a), _plain(b)
+    difference = ""
+    if [node["op"] for node in left] == [node["op"] for node in right]:
+        pairs = zip(a.nodes, left, right, strict=True)
+        difference = next((_field_text(node.name, old, new) for node, old, new in pairs if old != new), "")
+    return GraphPair(kind, number, len(left), len(right), left == right, difference)
+
+
+def _plain(graph: CapturedGraph) -> list[dict[str, Any]]:
+    """Each node's op, arguments and metadata, with operand nodes as their position in the graph."""
+    places = {node.name: place for place, node in enumerate(graph.nodes)}
+    plain = []
+    for node in graph.nodes:
+        record = record_node(node)
+        op = record.target if record.op == "call_function" else record.op
+        arguments = _placed([record.args, record.kwargs], places)
+        plain.append({"op": op, "arguments": arguments, "value": record.meta})
+    return plain
+
+
+def _placed(value: Any, places: dict[str, int]) -> Any:
+    if isinstance(value, list):
+        return [_placed(item, places) for item in value]
+    if isinstance(value, dict):
+        if list(value) == ["node"] and value["node"] in places:
+            return {"node": places[value["node"]]}
+        return {key: _placed(item, places) for key, item in value.items()}
+    return value
+
+
+def _field_text(name: str, a: dict[str, Any], b: dict[str, Any]) -> str:
+    """The first field that differs, with both values."""
+    field = next(key for key in ("arguments", "value") if a[key] != b[key])
+    left, right = (to_json(side[field], indent=None) for side in (a, b))
+    return f"{name} ({a['op']}): {field} {left} in A, {right} in B"

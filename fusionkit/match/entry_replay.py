@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.errors import MisuseError
-from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.graph_entries import FileGroup, new_nodes, register_entries
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.site_match import SiteMatch
@@ -57,18 +56,8 @@ def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> Entr
     inputs = tuple(name for name in before if name in read)
     return EntrySite(
         inputs,
-        _function(graph.module, old, inputs, before[match.anchor]),
-        _function(module, new, inputs, result),
-    )
-
-
-def replay_entry(
-    site: EntrySite, match: SiteMatch, values: Mapping[str, Any], *, seed: int = 0
-) -> SiteReplay:
-    """Replay one site; `values`: name of an input node -> its tensor in a real run."""
-    tensors = [values[name] for name in site.inputs]
-    return replay_site(
-        site.original, site.replacement, tensors, seed=seed, name=f"{match.pattern}:{match.anchor}"
+        as_function(graph.module, old, inputs, before[match.anchor]),
+        as_function(module, new, inputs, result),
     )
 
 
@@ -107,10 +96,10 @@ def _behind(end: torch.fx.Node, among: Collection[torch.fx.Node]) -> list[torch.
     return sorted(reached)
 
 
-def _function(
+def as_function(
     module: torch.fx.GraphModule, nodes: Sequence[torch.fx.Node], inputs: Sequence[str], result: torch.fx.Node
 ) -> torch.fx.GraphModule:
-    """The nodes as a function of `inputs`."""
+    """The nodes, in graph order, as a function of the nodes `inputs`, which gives `result`."""
     cut = torch.fx.Graph()
     copies = {name: cut.placeholder(name) for name in inputs}
     for node in nodes:

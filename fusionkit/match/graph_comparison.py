@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fusionkit.encoding import Result
-from fusionkit.match.graph_pairs import GraphPair
 from fusionkit.match.rewrites import Rewrite
 
 SCHEMA = "fusionkit.compare/1"
@@ -27,6 +26,22 @@ class Side:
     decompositions: str
     torch: str
     nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPair:
+    """The n-th graph of one kind on each side.
+
+    `a` and `b`: numbers of nodes, None if a side has no such graph. `difference`: the first node that differs, for
+    graphs that call the same ops in the same order; "" for others.
+    """
+
+    kind: str
+    number: int
+    a: int | None
+    b: int | None
+    same: bool
+    difference: str = ""
 
 
 @dataclass(frozen=True, slots=True)

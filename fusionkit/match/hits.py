@@ -11,10 +11,9 @@ from fusionkit.capture.sources import module_path
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.encoding import Result
 from fusionkit.fusions import pattern_names
-from fusionkit.match.matching import Matching, matching_of
+from fusionkit.match.matching import Matching, match_subject
 from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused, join_sites
 from fusionkit.npu.target import current_target, shows_values, use_target
-from fusionkit.passes.compiled import compile_subject
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite, expected_counts
@@ -106,7 +105,7 @@ def hits(
     counts = expected_counts(subject)
     names = tuple(patterns or default_patterns(counts))
     config = config or CompilationConfig(fusion_patterns=select_patterns(names))
-    return report_hits(matching_of(compile_subject(subject, config)), counts, asserted=asserted)
+    return report_hits(match_subject(subject, config), counts, asserted=asserted)
 
 
 def default_patterns(counts: Mapping[str, ExpectedCount]) -> tuple[str, ...]:
@@ -174,62 +173,42 @@ def judge_hits(
     join = None
     if count is not None and count.sites is not None and count.expected == len(count.sites):
         join = join_sites(count.sites, [*accounted, *fused])
-    tally = _SiteTally(accounted, fused, join, None if count is None else count.expected)
-    verdict, reason = tally.judge()
+    verdict, reason = _judge(accounted, fused, join, None if count is None else count.expected)
     if refused and verdict is not Verdict.PASS:
         verdict, reason = Verdict.FAIL, f"{reason}; {len(refused)} refused: {refused[0].reason}"
     if count is not None and count.contradiction is not None:
         verdict, reason = Verdict.FAIL, count.contradiction
-    if asserted is not None and asserted != tally.total:
-        verdict, reason = Verdict.FAIL, f"expected_sites.{pattern} says {asserted}, {tally.total} were found"
+    total = len(accounted) + len(fused)
+    if asserted is not None and asserted != total:
+        verdict, reason = Verdict.FAIL, f"expected_sites.{pattern} says {asserted}, {total} were found"
     return PatternHits(pattern, matches, fused, count, asserted, join, verdict, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _SiteTally:
-    """The accounted sites of one pattern against the expected number, with verdict and reason."""
-
-    matches: tuple[SiteMatch, ...]
-    fused: tuple[FusedSite, ...]
-    join: SiteJoin | None
-    expected: int | None
-
-    @property
-    def hits(self) -> int:
-        return sum(match.status == "hit" for match in self.matches)
-
-    @property
-    def total(self) -> int:
-        """Number of accounted sites: hit, skipped with a reason, or fused by the library."""
-        return len(self.matches) + len(self.fused)
-
-    def judge(self) -> tuple[Verdict, str]:
-        if self.expected is None:
-            return (
-                Verdict.INCONCLUSIVE,
-                f"{self.hits} hits, but no independent site count to compare with",
-            )
-        if self.join is not None and self.join.surplus:
-            places = ", ".join(item.module or item.anchor for item in self.join.surplus[:3])
-            return Verdict.FAIL, f"{len(self.join.surplus)} matches where no site was counted: {places}"
-        if self.join is not None and self.join.missing:
-            places = ", ".join(site.module for site in self.join.missing[:3])
-            more = ", ..." if len(self.join.missing) > 3 else ""
-            return Verdict.FAIL, f"{self.summary()}; missed: {places}{more}"
-        if self.total != self.expected:
-            return Verdict.FAIL, self.summary()
-        if self.expected == 0:
-            return Verdict.INCONCLUSIVE, "zero sites: this subject has none of this primitive"
-        if self.hits == 0 and not self.fused:
-            return Verdict.INCONCLUSIVE, f"{self.summary()}; nothing was replaced"
-        return Verdict.PASS, self.summary()
-
-    def summary(self) -> str:
-        text = f"{self.hits} hits of {self.expected} sites"
-        if self.fused:
-            lines = dict.fromkeys(f"{site.source} calls {site.op}" for site in self.fused)
-            text += f", {len(self.fused)} already fused by the library ({', '.join(lines)})"
-        skipped = [match for match in self.matches if match.status == "skipped"]
-        if skipped:
-            text += f", {len(skipped)} skipped: {skipped[0].reason}"
-        return text
+def _judge(
+    matches: Sequence[SiteMatch], fused: Sequence[FusedSite], join: SiteJoin | None, expected: int | None
+) -> tuple[Verdict, str]:
+    """Verdict and reason of the accounted sites of one pattern against the expected number."""
+    hits = sum(match.status == "hit" for match in matches)
+    if expected is None:
+        return Verdict.INCONCLUSIVE, f"{hits} hits, but no independent site count to compare with"
+    summary = f"{hits} hits of {expected} sites"
+    if fused:
+        lines = dict.fromkeys(f"{site.source} calls {site.op}" for site in fused)
+        summary += f", {len(fused)} already fused by the library ({', '.join(lines)})"
+    skipped = [match for match in matches if match.status == "skipped"]
+    if skipped:
+        summary += f", {len(skipped)} skipped: {skipped[0].reason}"
+    if join is not None and join.surplus:
+        places = ", ".join(item.module or item.anchor for item in join.surplus[:3])
+        return Verdict.FAIL, f"{len(join.surplus)} matches where no site was counted: {places}"
+    if join is not None and join.missing:
+        places = ", ".join(site.module for site in join.missing[:3])
+        more = ", ..." if len(join.missing) > 3 else ""
+        return Verdict.FAIL, f"{summary}; missed: {places}{more}"
+    if len(matches) + len(fused) != expected:
+        return Verdict.FAIL, summary
+    if expected == 0:
+        return Verdict.INCONCLUSIVE, "zero sites: this subject has none of this primitive"
+    if hits == 0 and not fused:
+        return Verdict.INCONCLUSIVE, f"{summary}; nothing was replaced"
+    return Verdict.PASS, summary

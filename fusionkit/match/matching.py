@@ -1,31 +1,40 @@
-"""A matching: graphs, pattern groups and the matches between them, the input of hits and explanations."""
+"""A matching: graphs, pattern groups and the matches between them, from a subject, a capsule or a capture."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.counted import by_first_path
 from fusionkit.capture.graphs import Capture, CapturedGraph, copy_graph_module
+from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.compiled import Compiled, pattern_groups
+from fusionkit.passes.compiled import Compiled, compile_subject, pattern_groups
+from fusionkit.passes.graph_entries import FileGroup
 from fusionkit.passes.match_pass import PatternMatchPass, match_pass_for
-from fusionkit.passes.registering import PatternClass, UnmatchableError
+from fusionkit.passes.registering import PatternClass, UnmatchableError, name_of
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.load import load_subject
+from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
     """The graphs of one window before the patterns and `rewritten` by them, the groups tried, and every match.
 
-    `pattern_table`: name of the decomposition table of the patterns' traces; None: the capture's own.
+    `pattern_table`: name of the decomposition table of the patterns' traces; None: the capture's own. `unusable`: the
+    classes that took no part, each with the error of its registration.
     """
 
     capture: Capture
@@ -34,6 +43,7 @@ class Matching:
     matches: tuple[SiteMatch, ...]
     pattern_table: str | None = None
     rewritten: tuple[CapturedGraph, ...] = ()
+    unusable: Mapping[PatternClass, MisuseError] = field(default_factory=dict)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
@@ -69,25 +79,46 @@ class Matching:
         return make_tracer(decomposition_table(self.traced_with), sources=True)
 
 
+def open_subject(
+    name: str, *, target: str, train: bool = False, tell: Callable[[str], None] = lambda _: None, **build: Any
+) -> tuple[Subject | Capture, Mapping[str, ExpectedCount]]:
+    """Activate the target, then load the subject and count its sites in eager mode; or read a capsule (`*.json`).
+
+    `build`: size, dtype and seed; a capsule has its own, and its own counts. `tell` is called with each step of the
+    build. The target comes first, since libraries look for an NPU when they are imported.
+    """
+    if is_capsule(name):
+        use_target(target)
+        capture = read_capsule(Path(name))
+        return capture, capture.counts
+    tell(f"loading {name}")
+    use_target(target, tell=tell)
+    subject = load_subject(name, train=train, **build)
+    tell("counting sites in eager mode")
+    return subject, expected_counts(subject)
+
+
+def is_capsule(name: str) -> bool:
+    """Whether the name of a subject is that of a capsule file."""
+    return name.endswith(".json")
+
+
+def match_subject(source: Subject | Capture, config: CompilationConfig, **options: Any) -> Matching:
+    """Match the config's patterns in a compile of a subject, or in copies of a capture's graphs.
+
+    `options`: those of compile_subject; a capture is neither compiled nor run. Raises MisuseError when a capture has
+    no graph in the config's window, and for a variant that torch's matcher cannot represent.
+    """
+    if isinstance(source, Capture):
+        return match_groups(source, pattern_groups(config), config.window, tolerates=())
+    return matching_of(compile_subject(source, config, **options))
+
+
 def matching_of(compiled: Compiled) -> Matching:
     """The matching of a compile through the kit."""
     capture = by_first_path(compiled.capture(), compiled.subject.model)
     return Matching(
         capture, compiled.config.window, compiled.groups, compiled.matches, rewritten=compiled.after
-    )
-
-
-def match_capture(
-    capture: Capture, config: CompilationConfig, *, pattern_table: str | None = None, tolerant: bool = False
-) -> Matching:
-    """Match the config's patterns in the graphs of a capture, on copies; nothing is compiled or run.
-
-    The patterns are traced with the capture's decomposition table (or `pattern_table`), on the device of its graphs.
-    `tolerant`: a variant that torch's matcher cannot represent is left out instead of raising.
-    Raises MisuseError when the capture has no graph in the config's window.
-    """
-    return match_groups(
-        capture, pattern_groups(config), config.window, pattern_table=pattern_table, tolerant=tolerant
     )
 
 
@@ -97,9 +128,14 @@ def match_groups(
     window: str,
     *,
     pattern_table: str | None = None,
-    tolerant: bool = True,
+    tolerates: tuple[type[MisuseError], ...] = (UnmatchableError,),
 ) -> Matching:
-    """Match pattern groups in the graphs of one window of a capture; see match_capture."""
+    """Match pattern groups in copies of the graphs of one window of a capture; nothing is compiled or run.
+
+    The patterns are traced with the capture's decomposition table (or `pattern_table`), on the device of its graphs.
+    A class whose registration raises an error of `tolerates` is left out, and is in the matching's `unusable`.
+    Raises MisuseError when the capture has no graph in the window.
+    """
     use_target(current_target() or "cpu")  # the replacements' ops exist on an active target only
     graphs = capture.in_window(window)
     if not graphs:
@@ -108,43 +144,63 @@ def match_groups(
             f"subject {capture.subject}: no graph was captured in window {window} (there is: {windows});"
             " capture it with --window"
         )
-    table, device = pattern_table or capture.decompositions, device_of(graphs)
-    try:
-        matcher = match_pass_for(groups, table, device)
-    except UnmatchableError:
-        if not tolerant:
-            raise
-        matcher = match_pass_for(_matchable(groups, table, device), table, device)
-    matches, rewritten = apply_to_copies(matcher, graphs)
-    return Matching(capture, window, groups, matches, pattern_table, rewritten)
-
-
-def apply_to_copies(
-    matcher: PatternMatchPass, graphs: Sequence[CapturedGraph]
-) -> tuple[tuple[SiteMatch, ...], tuple[CapturedGraph, ...]]:
-    """Every match in copies of the graphs, and the rewritten copies."""
+    matcher, unusable = _usable(groups, pattern_table or capture.decompositions, device_of(graphs), tolerates)
     matches: list[SiteMatch] = []
     rewritten = []
     for graph in graphs:
         module = copy_graph_module(graph.module)
         matches += matcher.apply(module, graph.key.index)
         rewritten.append(CapturedGraph(graph.key, graph.window, module))
-    return tuple(matches), tuple(rewritten)
+    return Matching(capture, window, groups, tuple(matches), pattern_table, tuple(rewritten), unusable)
 
 
-def _matchable(
-    groups: Mapping[str, Sequence[PatternClass]], table: str, device: str
-) -> dict[str, Sequence[PatternClass]]:
-    """The groups without the variants that torch's matcher cannot represent."""
-    kept: dict[str, list[PatternClass]] = {name: [] for name in groups}
-    for name, group in groups.items():
-        for pattern in group:
-            try:
-                match_pass_for({name: [pattern]}, table, device)
-            except UnmatchableError:
-                continue
-            kept[name].append(pattern)
-    return dict(kept)
+def _usable(
+    groups: Mapping[str, Sequence[PatternClass]],
+    table: str,
+    device: str,
+    tolerates: tuple[type[MisuseError], ...],
+) -> tuple[PatternMatchPass, dict[PatternClass, MisuseError]]:
+    """A match pass over the classes that can be registered, and the errors of the others.
+
+    A class is left out as soon as an error names it, so that the time limit of endless code is waited for only once.
+    """
+    register = partial(match_pass_for, decompositions=table, device=device)
+    unusable: dict[PatternClass, MisuseError] = {}
+    while True:
+        try:
+            return register(groups), unusable
+        except tolerates as error:
+            classes = [pattern for group in groups.values() for pattern in group]
+            failure = _refused(error, classes, register, tolerates)
+            if failure is None and not any(isinstance(group, FileGroup) for group in groups.values()):
+                raise
+        if failure is None:  # then a graph entry failed: drop the entries
+            groups = {name: list(group) for name, group in groups.items()}
+            continue
+        refused, refusal = failure
+        unusable[refused] = refusal
+        groups = {
+            name: [pattern for pattern in group if pattern is not refused] if refused in group else group
+            for name, group in groups.items()
+        }
+
+
+def _refused(
+    error: MisuseError,
+    classes: Sequence[PatternClass],
+    register: Callable[[Mapping[str, Sequence[PatternClass]]], PatternMatchPass],
+    tolerates: tuple[type[MisuseError], ...],
+) -> tuple[PatternClass, MisuseError] | None:
+    """The class that the error names, else the first one that cannot be registered alone, with its error."""
+    named = [pattern for pattern in classes if str(error).startswith(f"pattern {name_of(pattern)}: ")]
+    if len(named) == 1:
+        return named[0], error
+    for pattern in named or classes:
+        try:
+            register({"alone": [pattern]})
+        except tolerates as alone:
+            return pattern, alone
+    return None
 
 
 def device_of(graphs: Sequence[CapturedGraph]) -> str:

@@ -79,7 +79,7 @@ def join_sites(expected: Sequence[ExpectedSite], candidates: Sequence[SiteMatch 
     joined: list[tuple[ExpectedSite, SiteMatch | FusedSite]] = []
     missing: list[ExpectedSite] = []
     for site in expected:
-        match = next((item for item in free if _belongs(item, site.module)), None)
+        match = next((item for item in free if site.module in _modules(item)), None)
         if match is None:
             missing.append(site)
             continue
@@ -88,6 +88,5 @@ def join_sites(expected: Sequence[ExpectedSite], candidates: Sequence[SiteMatch 
     return SiteJoin(tuple(joined), tuple(missing), tuple(free))
 
 
-def _belongs(item: SiteMatch | FusedSite, module: str) -> bool:
-    modules = item.modules if isinstance(item, SiteMatch) else (item.module,)
-    return module in modules
+def _modules(item: SiteMatch | FusedSite) -> tuple[str, ...]:
+    return item.modules if isinstance(item, SiteMatch) else (item.module,)

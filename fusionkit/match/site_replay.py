@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.errors import MisuseError
-from fusionkit.match.entry_replay import entry_site, is_entry, replay_entry
+from fusionkit.match.entry_replay import as_function, entry_site, is_entry
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
@@ -63,9 +63,12 @@ def replay_hits(compiled: Compiled, *, seed: int = 0) -> ReplayReport:
         values = site_values(graph, compiled.session.inputs.get(graph.key.index), matches, read)
         for match in matches:
             if match.anchor in entries:
-                replay = replay_entry(entries[match.anchor], match, values, seed=seed)
+                site, name = entries[match.anchor], f"{match.pattern}:{match.anchor}"
+                tensors = [values[node] for node in site.inputs]
+                replay = replay_site(site.original, site.replacement, tensors, seed=seed, name=name)
             else:
-                variant = find_variant(compiled.groups[match.pattern], match.variant)
+                group = compiled.groups[match.pattern]
+                variant = next(pattern for pattern in group if pattern.name() == match.variant)
                 replay = replay_match(graph, match, variant, values, seed=seed)
             replays.append((match, replay))
     return ReplayReport(tuple(replays), *_overall(replays))
@@ -105,37 +108,20 @@ def extract_site(
 ) -> Callable[..., Any]:
     """The matched nodes as a function of the site's input nodes, in the order of `inputs`.
 
-    `dtype`: the replacement's. If it is not the chain's own, the cast after the chain is part of the site.
+    `dtype`: the replacement's. If all users of the chain cast its result to it, that cast is part of the site.
     """
-    wanted = set(match.nodes)
-    site = torch.fx.Graph()
-    copies: dict[torch.fx.Node, torch.fx.Node] = {}
-    by_name = {node.name: node for node in graph.nodes}
-    for name in dict.fromkeys(inputs):
-        copies[by_name[name]] = site.placeholder(name)
-    for node in graph.nodes:
-        if node.name in wanted and node not in copies:
-            copies[node] = site.node_copy(node, lambda operand: copies[operand])
-    root = by_name[match.anchor]
-    site.output(_cast_back(site, root, copies[root], dtype))
-    module = torch.fx.GraphModule(graph.module, site)
-    places = list(dict.fromkeys(inputs))
+    names = list(dict.fromkeys(inputs))
+    nodes = [node for node in graph.nodes if node.name in match.nodes and node.name not in names]
+    (root,) = [node for node in nodes if node.name == match.anchor]
+    module = as_function(graph.module, nodes, names, root)
+    cast = dtype is not None and bool(root.users) and all(cast_dtype(user) == dtype for user in root.users)
 
     def original(*tensors: torch.Tensor) -> Any:
-        given = dict(zip(inputs, tensors, strict=True))
-        return module(*(given[name] for name in places))
+        values = dict(zip(inputs, tensors, strict=True))
+        result = module(*(values[name] for name in names))
+        return torch.ops.aten._to_copy.default(result, dtype=dtype) if cast else result
 
     return original
-
-
-def _cast_back(
-    site: torch.fx.Graph, root: torch.fx.Node, copy: torch.fx.Node, dtype: torch.dtype | None
-) -> torch.fx.Node:
-    """`copy`, with a cast to `dtype` if all users of `root` cast to it: the pattern ends before the output's cast."""
-    users = list(root.users)
-    if dtype is not None and users and all(cast_dtype(user) == dtype for user in users):
-        return site.call_function(torch.ops.aten._to_copy.default, (copy,), {"dtype": dtype})
-    return copy
 
 
 def site_values(
@@ -153,33 +139,28 @@ def site_values(
     wanted = {
         value["node"] for match in matches for value in match.arguments.values() if isinstance(value, dict)
     } | set(names)
-    keeper = _Keeper(graph.module, wanted)
-    with torch.no_grad():
-        keeper.run(*inputs)
-    return keeper.kept
+    values: dict[str, Any] = {}
 
-
-class _Keeper(torch.fx.Interpreter):
-    """Runs a graph and keeps the values of the `wanted` nodes."""
-
-    def __init__(self, module: torch.fx.GraphModule, wanted: set[str]) -> None:
-        super().__init__(module)
-        self.wanted = wanted
-        self.kept: dict[str, Any] = {}
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.name in self.wanted:
-            self.kept[n.name] = value
+    def keep(node: torch.fx.Node, value: Any) -> Any:
+        if node.name in wanted:
+            values[node.name] = value
         return value
 
+    run_graph(graph.module, inputs, keep)
+    return values
 
-def find_variant(group: Sequence[PatternClass], name: str) -> PatternClass:
-    """The class of a group with name() `name`. Raises MisuseError when there is none."""
-    for pattern in group:
-        if pattern.name() == name:
-            return pattern
-    raise MisuseError(f"no pattern named {name} in its group; names must be unique")
+
+def run_graph(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], change: Callable[[torch.fx.Node, Any], Any]
+) -> Any:
+    """Run a graph without gradients; each node gives what `change` makes of it and its value."""
+
+    class Interpreter(torch.fx.Interpreter):
+        def run_node(self, n: torch.fx.Node) -> Any:
+            return change(n, super().run_node(n))
+
+    with torch.no_grad():
+        return Interpreter(module).run(*inputs)
 
 
 def _overall(replays: Sequence[tuple[SiteMatch, SiteReplay]]) -> tuple[Verdict, str]:

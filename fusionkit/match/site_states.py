@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusionkit.fusions import site_fusions
-from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_missing
 from fusionkit.match.hits import PatternHits, report_hits
 from fusionkit.match.matching import Matching
@@ -60,7 +59,8 @@ def with_first_causes(
             continue
         place = (pattern, state.source)
         if place not in causes:
-            causes[place] = _cause(explain_missing(matching, pattern, [module])[0])
+            cause = explain_missing(matching, pattern, [module])[0].causes[0]
+            causes[place] = f"{cause.type}: pattern has {cause.expected}, graph has {cause.actual}"
         noted[key] = replace(state, note=causes[place])
     return noted
 
@@ -98,8 +98,3 @@ def _state_of(item: SiteMatch | FusedSite) -> SiteState:
 
 def _refusal(entry: PatternHits, module: str) -> str:
     return next((f"refused: {m.reason}" for m in entry.refused if module in (m.module, *m.modules)), "")
-
-
-def _cause(item: SiteExplanation) -> str:
-    cause = item.causes[0]
-    return f"{cause.type}: pattern has {cause.expected}, graph has {cause.actual}"

@@ -12,6 +12,7 @@ import torch.fx
 from fusionkit.capture.capturing import call_model, flat_tensors
 from fusionkit.fusions import fused_packets
 from fusionkit.match.ops import packet
+from fusionkit.match.site_replay import run_graph
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.reference import float64_module
@@ -85,9 +86,12 @@ def visible_scale(
     fused = fused_nodes(graph.module, compiled.session.patterns)
 
     def run(scale: float) -> list[torch.Tensor]:
-        with torch.no_grad():
-            outputs = _Scaler(graph.module, fused, scale).run(*inputs)
-        return flat_tensors(outputs)
+        def scaled(node: torch.fx.Node, value: Any) -> Any:
+            if node.name not in fused or scale == 1:
+                return value
+            return value * scale if isinstance(value, torch.Tensor) else (value[0] * scale, *value[1:])
+
+        return flat_tensors(run_graph(graph.module, inputs, scaled))
 
     arguments: dict[str, Any] = {} if scales is None else {"scales": scales}
     return smallest_visible_scale(run, list(model.expected), list(model.reference), **arguments)
@@ -109,20 +113,3 @@ def fused_nodes(module: torch.fx.GraphModule, patterns: Sequence[str]) -> frozen
     return frozenset(
         node.name for node in module.graph.nodes if node.op == "call_function" and packet(node) in wanted
     )
-
-
-class _Scaler(torch.fx.Interpreter):
-    """Runs a graph with the first output of some nodes multiplied by a factor."""
-
-    def __init__(self, module: torch.fx.GraphModule, nodes: frozenset[str], scale: float) -> None:
-        super().__init__(module)
-        self.nodes = nodes
-        self.scale = scale
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.name not in self.nodes or self.scale == 1.0:
-            return value
-        if isinstance(value, torch.Tensor):
-            return value * self.scale
-        return (value[0] * self.scale, *value[1:])

@@ -144,10 +144,10 @@ def _compare(study: Study, compiled: Compiled, second: SecondTarget | None) -> G
 
 def _try_all(study: Study, graph: CapturedGraph) -> tuple[SiteMatch, ...]:
     """Match every pattern of the kit in a copy of the graph."""
-    groups = pattern_groups(study.config(select_patterns(pattern_names())))
-    return match_pass_for(groups, study.decompositions).apply(
-        copy_graph_module(graph.module), graph.key.index
+    matcher = match_pass_for(
+        pattern_groups(study.config(select_patterns(pattern_names()))), study.decompositions
     )
+    return matcher.apply(copy_graph_module(graph.module), graph.key.index)
 
 
 def _parameter_rows(compiled: Compiled, matches: dict[str, tuple[SiteMatch, ...]]) -> list[dict[str, Any]]:
@@ -180,14 +180,11 @@ def _candidate(
     matched = [match for match in matches if match.pattern == name]
     forecast = f"{row.benefit}: {row.reason}"
     if not sites:
-        reason = (
-            "no independent counter for this model" if sites is None else "no such primitive in this model"
-        )
-        return Candidate(name, sites, "rejected", _NONE, _NONE, _NONE, reason)
+        lacking = "independent counter for" if sites is None else "such primitive in"
+        return Candidate(name, sites, "rejected", _NONE, _NONE, _NONE, f"no {lacking} this model")
     if name not in study.patterns:
-        return Candidate(
-            name, sites, "deferred", _NONE, forecast, _NONE, "not among the patterns of this run"
-        )
+        reason = "not among the patterns of this run"
+        return Candidate(name, sites, "deferred", _NONE, forecast, _NONE, reason)
     if len(matched) == sites:
         reuse = "the pattern under trial" if name == study.trial else "existing pattern"
         reason = f"matches {len(matched)} of {sites} sites"
@@ -209,20 +206,17 @@ def _captured(compiled: Compiled) -> Gate:
     breaks, again = compiled.outcome.breaks, compiled.outcome.recompiles
     graphs = len(compiled.before)
     if breaks or again:
-        return Gate(
-            "captured", Verdict.INCONCLUSIVE, f"{graphs} graphs; breaks: {breaks}; recompiles: {again}"
-        )
+        reason = f"{graphs} graphs; breaks: {breaks}; recompiles: {again}"
+        return Gate("captured", Verdict.INCONCLUSIVE, reason)
     return Gate("captured", Verdict.PASS, f"{graphs} graph(s), no break, no recompile")
 
 
 def _counted(candidates: Sequence[Candidate]) -> Gate:
-    total = sum(item.sites or 0 for item in candidates)
-    if not total:
-        return Gate(
-            "sites counted", Verdict.INCONCLUSIVE, "no primitive of the kit's counters occurs in this model"
-        )
     counts = ", ".join(f"{item.pattern} {item.sites}" for item in candidates if item.sites)
-    return Gate("sites counted", Verdict.PASS, counts)
+    if counts:
+        return Gate("sites counted", Verdict.PASS, counts)
+    reason = "no primitive of the kit's counters occurs in this model"
+    return Gate("sites counted", Verdict.INCONCLUSIVE, reason)
 
 
 def _complete(
@@ -242,6 +236,5 @@ def _api_stage(study: Study, said: str) -> Gate:
         return Gate("API stage", Verdict.PASS, said)
     if study.target == "npu":
         return Gate("API stage", Verdict.INCONCLUSIVE, "say in `api_stage` whether the API stage was passed")
-    return Gate(
-        "API stage", Verdict.PASS, f"does not apply: target {study.target} has no NPU runtime to inject into"
-    )
+    reason = f"does not apply: target {study.target} has no NPU runtime to inject into"
+    return Gate("API stage", Verdict.PASS, reason)

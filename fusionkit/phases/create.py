@@ -96,10 +96,7 @@ def _path_gate(rows: Sequence[dict[str, Any]]) -> Gate:
 
 
 def _untouched_gate(untouched: bool) -> Gate:
+    name = "nothing existing modified"
     if untouched:
-        return Gate(
-            "nothing existing modified", Verdict.PASS, "the hashes of the kit's pattern files are unchanged"
-        )
-    return Gate(
-        "nothing existing modified", Verdict.FAIL, "a pattern file of the kit changed during the phase"
-    )
+        return Gate(name, Verdict.PASS, "the hashes of the kit's pattern files are unchanged")
+    return Gate(name, Verdict.FAIL, "a pattern file of the kit changed during the phase")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.identify.candidates import ScanReport
 from fusionkit.identify.confirmation import FILE_NAME, write_confirmation
@@ -24,8 +25,8 @@ from fusionkit.identify.reporting.ordering import ordered
 from fusionkit.identify.reporting.summary import reason_of, summary_rows
 from fusionkit.identify.reporting.words import Lang, say
 from fusionkit.identify.scan import scan
-from fusionkit.phases.identification_gates import identification_gates
 from fusionkit.store import without_keys, write_json, write_text
+from fusionkit.verdict import Verdict
 
 NOTEBOOK = "11_identify_fusion_ops"
 REPORT = "artifacts/11_report.md"
@@ -48,15 +49,14 @@ class Identification:
 
     def candidate_rows(self) -> list[dict[str, Any]]:
         """One row for each group of candidates with identical code, in the order of the report."""
-        return [self._row(number, group) for number, group in enumerate(self.materials.groups, 1)]
+        return [self._row(number, group) for number, group in self._numbered()]
 
     def replacement_rows(self) -> list[dict[str, str]]:
         """The diff of each replacement, under the name of its candidate."""
-        shown = [(n, g, self.materials.rewrites.get(g.first.id)) for n, g in self._numbered()]
         return [
             {"candidate": f"{number}. {group.first.op} {group.first.symbol}", "diff": rewrite.diff}
-            for number, group, rewrite in shown
-            if rewrite is not None and rewrite.diff
+            for number, group in self._numbered()
+            if (rewrite := self.materials.rewrites.get(group.first.id)) is not None and rewrite.diff
         ]
 
     def refused_rows(self) -> list[dict[str, Any]]:
@@ -208,3 +208,47 @@ def _target(path: str, root_dir: str | None) -> str:
     """`path` below `root_dir` if that exists, else `path` (or package name) unchanged."""
     inside = None if root_dir is None else Path(root_dir) / path
     return str(inside) if inside is not None and inside.exists() else path
+
+
+def identification_gates(
+    scan: ScanReport, proved: bool, changed: Sequence[str], chosen: Sequence[str]
+) -> tuple[Gate, ...]:
+    """The gates of a scan. `changed`: files whose hash changed; `chosen`: ids of the confirmed candidates."""
+    return (_read(scan), _proofs(scan, proved), _unchanged(changed), _confirmed(scan, chosen))
+
+
+def _read(scan: ScanReport) -> Gate:
+    counts = f"{scan.files} files, {len(scan.candidates)} candidates"
+    if not scan.files:
+        return Gate("every file read", Verdict.INCONCLUSIVE, "there was no file to read")
+    if scan.failed:
+        first = scan.failed[0]
+        why = f"{len(scan.failed)} of {counts} could not be read, first {first.file}: {first.reason}"
+        return Gate("every file read", Verdict.INCONCLUSIVE, why)
+    return Gate("every file read", Verdict.PASS, counts)
+
+
+def _proofs(scan: ScanReport, proved: bool) -> Gate:
+    name = "recommended replacements proved"
+    if not proved:
+        return Gate(name, Verdict.INCONCLUSIVE, "not asked for: set prove")
+    wanted = [item for item in scan.candidates if item.recommend == "yes"]
+    passed = [item for item in wanted if item.proof is not None and item.proof["verdict"] == "PASS"]
+    refused = sum(item.proof is not None and item.proof["verdict"] == "FAIL" for item in scan.candidates)
+    counts = f"{len(passed)} of {len(wanted)} proved; {refused} refused by their proof and not recommended"
+    whole = wanted and len(passed) == len(wanted)
+    return Gate(name, Verdict.PASS if whole else Verdict.INCONCLUSIVE, counts)
+
+
+def _unchanged(changed: Sequence[str]) -> Gate:
+    name = "no model code changed"
+    if changed:
+        return Gate(name, Verdict.FAIL, f"{len(changed)} files changed meanwhile, first {changed[0]}")
+    return Gate(name, Verdict.PASS, "the hashes of all files with a candidate are unchanged")
+
+
+def _confirmed(scan: ScanReport, chosen: Sequence[str]) -> Gate:
+    """Always PASS: stage one stops here, and stage two refuses to run without a confirmation."""
+    counts = f"{len(chosen)} of {len(scan.candidates)} candidates confirmed"
+    waits = "no candidate is confirmed yet; stage two refuses until the report is"
+    return Gate("stopped for confirmation", Verdict.PASS, counts if chosen else waits)

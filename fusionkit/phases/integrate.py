@@ -12,10 +12,9 @@ import torch
 from fusionkit.capture.capturing import call_model
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
+from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits, write_second_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.phase_records import PhaseRecord
-from fusionkit.evidence.second_hits import write_second_hits
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.site_replay import ReplayReport, replay_hits
@@ -167,9 +166,11 @@ class Integration:
 
     def write(self) -> PhaseRecord:
         """Write hits, profiles, compared outputs and the evidence."""
-        artifacts = write_hits(self.study.run_dir, "06_hits", self.compiled, self.report)
+        files = from_file(self.compiled.config, self.compiled.groups)
+        before, after = self.compiled.capture(), self.compiled.capture(self.compiled.after)
+        artifacts = write_hits(self.study.run_dir, "06_hits", before, after, files, self.report)
         if self.second is not None:
-            capsule, files = capsule_path(self.second.target), from_file(self.compiled)
+            capsule = capsule_path(self.second.target)
             artifacts += write_second_hits(
                 self.study.run_dir, capsule, self.compiled.config, self.second, files
             )

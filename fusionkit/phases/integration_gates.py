@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.second_hits import second_gate
+from fusionkit.evidence.hits_artifact import second_gate
 from fusionkit.fusions import FUSIONS
 from fusionkit.match.hits import HitReport
 from fusionkit.match.ops import FORM_OPS, packet

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.evidence.gates import Gate
-from fusionkit.evidence.hits_artifact import claim_hits, groups_from_file, write_hit_graphs
+from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
 from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.isolation import isolate
@@ -16,6 +16,7 @@ from fusionkit.match.explanation.missing import explain_missing, explain_pattern
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import HitReport, PatternHits, report_hits
 from fusionkit.match.matching import Matching
+from fusionkit.match.site_joins import FusedSite
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json
@@ -43,26 +44,22 @@ class MismatchReport:
         rows: list[dict[str, Any]] = []
         for name in self.report.patterns:
             state = "miss" if self.report.patterns[name].missing else "near miss"
-            rows += [_missed_row(name, item, state) for item in self.explained.get(name, ())]
+            for item in self.explained.get(name, ()):
+                causes = ", ".join(dict.fromkeys(cause.type for cause in item.causes)) or "no cause found"
+                rows.append(_row(name, state, item, f"{item.pattern}: {causes}"))
         for name, entry in self.report.patterns.items():
-            rows += [_match_row(name, match) for match in entry.matches if match.status != "refused"]
             rows += [
-                {
-                    "pattern": name,
-                    "status": "already_fused",
-                    "module": site.module,
-                    "source": site.source,
-                    "anchor": site.anchor,
-                    _OUTCOME: site.reason,
-                }
-                for site in entry.fused
+                _row(name, match.status, match, match.reason or match.variant)
+                for match in entry.matches
+                if match.status != "refused"
             ]
+            rows += [_row(name, "already_fused", site, site.reason) for site in entry.fused]
         return rows
 
     def prefix_rows(self) -> list[dict[str, Any]]:
         """Prefix isolation, for each pattern with misses, of the variant that is nearest to most of its missed sites.
 
-        One row per prefix: its last call, number of nodes, hits in the graphs, and a mark where the hits fall.
+        One row per prefix: its last call, number of nodes, hits in the graphs, and a mark at the first loss of hits.
         """
         return [
             row
@@ -89,12 +86,15 @@ class MismatchReport:
 
     def write(self) -> PhaseRecord:
         """Write hits, graphs, explanations and the evidence."""
-        files = groups_from_file(self.study.config(), self.matching.groups)
-        artifacts = write_hit_graphs(
+        files = from_file(self.study.config(), self.matching.groups)
+        artifacts = write_hits(
             self.study.run_dir, "05_hits", self.matching.before, self.matching.after, files, self.report
         )
         path = "artifacts/05_explained.json"
-        explained = {name: [_explained(item) for item in items] for name, items in self.explained.items()}
+        explained = {
+            name: [item.to_dict() | {"rows": [row.to_dict() for row in item.rows]} for item in items]
+            for name, items in self.explained.items()
+        }
         write_json(self.study.run_dir / path, explained)
         artifacts.append({"path": path, "kind": "explanation"})
         return self.study.write(
@@ -115,7 +115,8 @@ def debug_mismatch(study: Study) -> MismatchReport:
         if (explanations := _explanations(matching, name, entry))
     }
     gates = tuple(_gate(entry, explained.get(name, ())) for name, entry in report.patterns.items())
-    gates = tuple(_of_origin(gate, matching.capture.origin) for gate in gates or (_nothing(),))
+    gates = gates or (Gate("sites", Verdict.INCONCLUSIVE, "no fusion takes part in this run"),)
+    gates = tuple(_of_origin(gate, matching.capture.origin) for gate in gates)
     return MismatchReport(study, matching, report, explained, gates)
 
 
@@ -159,16 +160,11 @@ def _prefixes(
             "nodes": level.nodes,
             "hits": level.hits,
             "sites": sites,
-            "where the hits fall": "here" if level is isolation.falls_at else None,
+            "first difference": "here" if level is isolation.falls_at else None,
             "note": level.note or None,
         }
         for number, level in enumerate(isolation.levels, start=1)
     ]
-
-
-def _explained(item: SiteExplanation) -> dict[str, Any]:
-    """A missed site as JSON, with the rows of its alignment."""
-    return item.to_dict() | {"rows": [row.to_dict() for row in item.rows]}
 
 
 def _gate(entry: PatternHits, explained: Sequence[SiteExplanation]) -> Gate:
@@ -189,29 +185,14 @@ def _gate(entry: PatternHits, explained: Sequence[SiteExplanation]) -> Gate:
     )
 
 
-def _nothing() -> Gate:
-    return Gate("sites", Verdict.INCONCLUSIVE, "no fusion takes part in this run")
-
-
-def _match_row(name: str, match: SiteMatch) -> dict[str, Any]:
+def _row(
+    name: str, status: str, site: SiteExplanation | SiteMatch | FusedSite, outcome: str
+) -> dict[str, Any]:
     return {
         "pattern": name,
-        "status": match.status,
-        "module": match.module,
-        "source": match.source,
-        "anchor": match.anchor,
-        _OUTCOME: match.reason or match.variant,
-    }
-
-
-def _missed_row(name: str, item: SiteExplanation, state: str) -> dict[str, Any]:
-    causes = ", ".join(dict.fromkeys(cause.type for cause in item.causes)) or "no cause found"
-    outcome = f"{item.pattern}: {causes}"
-    return {
-        "pattern": name,
-        "status": state,
-        "module": item.module,
-        "source": item.source,
-        "anchor": item.anchor,
+        "status": status,
+        "module": site.module,
+        "source": site.source,
+        "anchor": site.anchor,
         _OUTCOME: outcome,
     }

@@ -155,12 +155,10 @@ def _reachable_gate(rows: Sequence[dict[str, Any]]) -> Gate:
 def _old_name_gate(old_name: str, root: Path) -> Gate:
     files = sorted({path for glob in _SEARCHED for path in root.rglob(glob)})
     holding = [path for path in files if old_name in path.read_text("utf-8", errors="replace")]
+    name = "old name gone"
     if holding:
-        return Gate(
-            "old name gone",
-            Verdict.FAIL,
-            f"'{old_name}' still occurs in {len(holding)} files, first {holding[0]}",
-        )
+        reason = f"'{old_name}' still occurs in {len(holding)} files, first {holding[0]}"
+        return Gate(name, Verdict.FAIL, reason)
     if not files:
-        return Gate("old name gone", Verdict.INCONCLUSIVE, f"no file to search below {root}")
-    return Gate("old name gone", Verdict.PASS, f"'{old_name}' occurs in none of {len(files)} files")
+        return Gate(name, Verdict.INCONCLUSIVE, f"no file to search below {root}")
+    return Gate(name, Verdict.PASS, f"'{old_name}' occurs in none of {len(files)} files")

@@ -13,7 +13,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.evidence.gates import Gate
 from fusionkit.match.graph_comparison import GraphComparison
 from fusionkit.match.hits import HitReport, report_hits
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import match_subject
 from fusionkit.phases.study import Study
 from fusionkit.processes import ending, module_command
 from fusionkit.verdict import Verdict
@@ -21,19 +21,15 @@ from fusionkit.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class SecondTarget:
-    """The capture of the model on another target; `capture` is None if it failed, for `reason`.
-
-    `path` is the capsule, relative to the run folder.
-    """
+    """The capture of the model on another target; `capture` is None if it failed, for `reason`."""
 
     target: str
     capture: Capture | None
     reason: str
-    path: str
 
     def artifacts(self) -> list[dict[str, str]]:
         """The capsule as an artifact, if there is one."""
-        return [{"path": self.path, "kind": "capsule"}] if self.capture else []
+        return [{"path": capsule_path(self.target), "kind": "capsule"}] if self.capture else []
 
 
 def graph_rows(target: str, graphs: Sequence[CapturedGraph]) -> list[dict[str, Any]]:
@@ -64,13 +60,12 @@ def capture_on(study: Study, target: str | None) -> SecondTarget | None:
     """
     if not target or target == study.target:
         return None
-    path = capsule_path(target)
-    out = study.run_dir / path
+    out = study.run_dir / capsule_path(target)
     if not out.is_file():
         failed = _capture_in_process(study, target, out)
         if failed:
-            return SecondTarget(target, None, failed, path)
-    return SecondTarget(target, read_capsule(out), "", path)
+            return SecondTarget(target, None, failed)
+    return SecondTarget(target, read_capsule(out), "")
 
 
 def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
@@ -82,12 +77,9 @@ def _capture_in_process(study: Study, target: str, out: Path) -> str | None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    lines = [line for line in done.stderr.splitlines() if line.startswith("fusionkit: ")]
-    return (
-        lines[-1].removeprefix("fusionkit: ")
-        if lines
-        else f"the capture ended with {ending(done.returncode)}"
-    )
+    prefix = "fusionkit: "
+    lines = [line.removeprefix(prefix) for line in done.stderr.splitlines() if line.startswith(prefix)]
+    return lines[-1] if lines else f"the capture ended with {ending(done.returncode)}"
 
 
 def graph_gate(second: SecondTarget, comparison: GraphComparison | None) -> Gate:
@@ -106,5 +98,5 @@ def hits_on(study: Study, second: SecondTarget) -> HitReport | None:
     """Layer 1 of phase 6 on the second target: match in its capsule, compare with the sites counted there."""
     if second.capture is None:
         return None
-    matching = match_capture(second.capture, study.config())
+    matching = match_subject(second.capture, study.config())
     return report_hits(matching, second.capture.counts)

@@ -10,20 +10,19 @@ from typing import Any
 from torch import nn
 
 from fusionkit.capture.graphs import Capture
-from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, FusionPatterns, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord, write_phase
 from fusionkit.fusions import fusion, pattern_names
 from fusionkit.match.hits import default_patterns
-from fusionkit.match.matching import Matching, match_capture, matching_of
-from fusionkit.npu.target import shows_values, use_target
+from fusionkit.match.matching import Matching, match_subject, open_subject
+from fusionkit.npu.target import shows_values
 from fusionkit.passes.compiled import Compiled, compile_subject
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import load_subject
-from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +77,7 @@ class Study:
 
         Raises MisuseError for a capsule without a graph in the study's window.
         """
-        if self.capture is not None:
-            return match_capture(self.capture, self.config())
-        return matching_of(self.compile())
+        return match_subject(self.capture or self.model, self.config())
 
     def compile_plain(self, *, freezing: bool = False) -> Compiled:
         """Compile the subject with every fusion off. Raises MisuseError for a capsule: it has no model."""
@@ -91,8 +88,7 @@ class Study:
     def reload(self, dtype: str) -> Subject:
         """The same subject, same seed, in another dtype. Raises MisuseError for a capsule: it has no model."""
         self._need_model()
-        name = self.model.name
-        return load_subject(name, size=self.model.size, dtype=dtype, seed=self.model.seed)
+        return load_subject(self.model.name, size=self.model.size, dtype=dtype, seed=self.model.seed)
 
     def _need_model(self) -> None:
         if self.capture is not None:
@@ -104,18 +100,11 @@ class Study:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write(
-        self,
-        phase: int,
-        notebook: str,
-        gates: Sequence[Gate],
-        *,
-        hits: Mapping[str, Any] | None = None,
-        numeric: Mapping[str, Any] | None = None,
-        benefit: str = "",
-        artifacts: Sequence[Mapping[str, str]] = (),
-    ) -> PhaseRecord:
-        """Write a phase's evidence into the run folder and return the record."""
+    def write(self, phase: int, notebook: str, gates: Sequence[Gate], **claims: Any) -> PhaseRecord:
+        """Write a phase's evidence into the run folder and return the record.
+
+        `claims`: hits, numeric, benefit and artifacts of PhaseRecord.
+        """
         off = [name for name in pattern_names() if name not in self.patterns]
         switch = "enable_* True by default" + (f"; not in this run: {', '.join(off)}" if off else "")
         record = PhaseRecord(
@@ -126,11 +115,8 @@ class Study:
             window=self.window,
             dtype=self.model.dtype,
             gates=tuple(gates),
-            hits=hits or {},
-            numeric=numeric or {},
-            benefit=benefit,
             switch=switch,
-            artifacts=tuple(artifacts),
+            **claims,
         )
         write_phase(self.run_dir, record)
         return record
@@ -166,14 +152,14 @@ def open_study(cell: Mapping[str, Any] | None = None, /, **parameters: Any) -> S
     asserted = dict(given.expected_sites or {})
     for name in asserted:
         fusion(name)
-    use_target(given.target)
-    capture = read_capsule(Path(given.subject)) if given.subject.endswith(".json") else None
-    if capture is not None:
-        model, counts = _stand_in(capture), capture.counts
-        given = replace(given, target=capture.target, decompositions=capture.decompositions)
+    source, counts = open_subject(
+        given.subject, target=given.target, size=given.size, dtype=given.dtype, seed=given.seed
+    )
+    if isinstance(source, Capture):
+        model, capture = _stand_in(source), source
+        given = replace(given, target=source.target, decompositions=source.decompositions)
     else:
-        model = load_subject(given.subject, size=given.size, dtype=given.dtype, seed=given.seed)
-        counts = expected_counts(model)
+        model, capture = source, None
     chosen = tuple(given.patterns) or default_patterns(counts)
     select_patterns(chosen)
     trials = list(trial_groups(Path(given.pattern_file))) if given.pattern_file else []

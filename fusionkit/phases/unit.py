@@ -122,14 +122,14 @@ def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
 
 def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]:
     """The tensors of each replay, one entry per set of inputs and output: `name/regime/0`."""
-    outputs = {}
-    for replay in replays:
-        for regime in replay.regimes:
-            for index, output in enumerate(regime.outputs):
-                outputs[f"{replay.name}/{regime.regime}/{index}"] = ComparedOutput(
-                    output.expected, output.actual, output.reference, original_ulps=output.original_ulps
-                )
-    return outputs
+    return {
+        f"{replay.name}/{regime.regime}/{index}": ComparedOutput(
+            output.expected, output.actual, output.reference, original_ulps=output.original_ulps
+        )
+        for replay in replays
+        for regime in replay.regimes
+        for index, output in enumerate(regime.outputs)
+    }
 
 
 def _match_units(study: Study, name: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from fusionkit.templates import render
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing, plain_text
 
 DRAWINGS = "widgets/templates/drawings.html"
-# Okabe and Ito's palette, told apart under all common colour blindness.
+# Okabe and Ito's palette, distinguishable under all common kinds of colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _BAR, _LABEL, _GAP, _TOP, _VALUE_SPACE = 720, 14, 18, 10, 52, 110
 _LONGEST = 96  # characters of a label that fit into the width
@@ -28,21 +28,11 @@ def bar_chart_svg(
     unit: str = "",
     empty: str = NOTHING_TO_SHOW,
 ) -> str:
-    """Draw one group of horizontal bars per row, one bar per column in `values` (before, after).
+    """Draw one group of horizontal bars per row as SVG, one bar per column in `values` (before, after).
 
-    Args:
-        rows: one mapping per group.
-        label: the column that names the group.
-        values: at most six columns of numbers, each at least 0, or None where there is no value.
-        title: the line above the chart.
-        unit: the unit that follows each value, e.g. "us".
-        empty: what to say where there are no rows: why there are none.
-
-    Returns:
-        SVG text to put into a page; with no rows, the title and `empty`.
-
-    Raises:
-        MisuseError: a value is no finite number of at least 0; no column, or more than six.
+    `label`: the column that names the group. `values`: one to six columns of finite numbers of at least 0, or None
+    for no value; MisuseError for others. `unit` follows each value, e.g. "us". With no rows, the title and `empty`,
+    the reason for that.
     """
     if not 1 <= len(values) <= len(_COLOURS):
         raise MisuseError(f"bar_chart_svg: {len(values)} value columns; give 1 to {len(_COLOURS)}")
@@ -56,19 +46,21 @@ def bar_chart_svg(
         _group(name, group, values, largest, unit, _TOP + index * group_height)
         for index, (name, group) in enumerate(zip(names, numbers, strict=True))
     ]
-    words = "; ".join(
+    description = "; ".join(
         f"{name}: " + ", ".join(f"{column} {value}" for *_, column, value in bars)
         for name, (*_, bars) in zip(names, groups, strict=True)
     )
     step = _WIDTH // len(_COLOURS)
     legend = [(index * step, _COLOURS[index], column) for index, column in enumerate(values)]
     height = _TOP + len(rows) * group_height
-    return render(DRAWINGS, "chart", drawing_key(title, words), title, words, _WIDTH, height, legend, groups)
+    return render(
+        DRAWINGS, "chart", drawing_key(title, description), title, description, _WIDTH, height, legend, groups
+    )
 
 
-def drawing_key(title: str, words: str) -> str:
-    """An id made from the content, so that two drawings on a page differ."""
-    return hashlib.sha256(f"{title}\n{words}".encode()).hexdigest()[:12]
+def drawing_key(title: str, description: str) -> str:
+    """An id from the content, so that two drawings on a page differ."""
+    return hashlib.sha256(f"{title}\n{description}".encode()).hexdigest()[:12]
 
 
 def _number(row: Mapping[str, object], column: str) -> float | None:
@@ -80,17 +72,17 @@ def _number(row: Mapping[str, object], column: str) -> float | None:
     raise MisuseError(f"bar_chart_svg: column {column!r} holds {value!r}; a bar needs a number of at least 0")
 
 
-def _shown(number: float | None, unit: str) -> str:
+def _value_text(number: float | None, unit: str) -> str:
     return "no value" if number is None else f"{plain_text(number)} {unit}".rstrip()
 
 
 def _group(
     name: str, numbers: Sequence[float | None], values: Sequence[str], largest: float, unit: str, top: int
 ) -> tuple[str, str, int, list[Bar]]:
-    """Name, short name, where that stands, and the bars of one row."""
-    short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
+    """Name, short name, the y of the name, and the bars of one row."""
+    short_name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
     bars: list[Bar] = []
     for index, (column, number) in enumerate(zip(values, numbers, strict=True)):
         width = round((number or 0) / largest * (_WIDTH - _VALUE_SPACE), 2)
-        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _shown(number, unit)))
-    return name, short, top + _LABEL - 5, bars
+        bars.append((top + _LABEL + index * _BAR, width, _COLOURS[index], column, _value_text(number, unit)))
+    return name, short_name, top + _LABEL - 5, bars

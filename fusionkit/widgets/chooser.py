@@ -1,4 +1,4 @@
-"""A list of candidates to choose from; what is chosen is read when the evidence is written."""
+"""A list of candidates to choose from; the choice is read when the evidence is written."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ _MOST_ROWS = 16
 def candidate_chooser(choices: Mapping[str, tuple[str, ...]], chosen: Sequence[str] = ()) -> Any | None:
     """Build a list in which several candidates can be chosen; show a static table of them beside it.
 
-    Args:
-        choices: what is shown -> the ids that it stands for.
-        chosen: ids chosen at the start.
-
-    Returns:
-        An `ipywidgets.VBox`, or None where ipywidgets is not installed: `chosen` then holds.
+    `choices`: label -> the ids of its candidates; `chosen`: ids chosen at the start. Returns an `ipywidgets.VBox`, or
+    None if ipywidgets is not installed: `chosen` is then the choice.
     """
     try:
         import ipywidgets
@@ -30,15 +26,15 @@ def candidate_chooser(choices: Mapping[str, tuple[str, ...]], chosen: Sequence[s
         layout=ipywidgets.Layout(width="100%"),
         description="",
     )
-    told = ipywidgets.HTML()
+    count_line = ipywidgets.HTML()
 
     def update(_change: object = None) -> None:
         count = sum(len(ids) for ids in box.value)
-        told.value = f"{count} chosen (Ctrl or Shift for several); run the last cell to confirm them"
+        count_line.value = f"{count} chosen (Ctrl or Shift for several); run the last cell to confirm them"
 
     box.observe(update, names="value")
     update()
-    return ipywidgets.VBox([box, told])
+    return ipywidgets.VBox([box, count_line])
 
 
 def chosen_ids(chooser: Any | None, chosen: Sequence[str] = ()) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A small graph as inline SVG: nodes in layers by depth, inputs and outputs named, what differs marked in words."""
+"""A missed site in the graph as inline SVG: nodes in layers by depth, inputs, outputs and differences marked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch.fx
+
+from fusionkit.match.explanation.explain import SiteExplanation
+from fusionkit.match.ops import describe
 from fusionkit.templates import render
 from fusionkit.widgets.charts import DRAWINGS, drawing_key
-from fusionkit.widgets.layers import Spacing, lay_out
+from fusionkit.widgets.layers import lay_out
 from fusionkit.widgets.tables import NOTHING_TO_SHOW, nothing
 
-DIFFERS = "\N{NOT EQUAL TO}"  # begins a note that tells of a difference
+DIFFERS = "\N{NOT EQUAL TO}"  # begins a note on a difference
 MOST_NODES = 40  # more would be too small to read
 
 _CHARACTER, _LINE = 6.75, 15  # pixels: width of a character of the monospaced font, height of a line
@@ -23,9 +27,9 @@ _NARROWEST = 64.0
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """One box: its name, what it calls, its operands' names, and what is said of it below.
+    """One box: its name, its call, its operands' names, and notes below.
 
-    `role`: "call", "input" or "outside" (drawn dashed). `differs`: marked by a heavy frame; `notes` say why.
+    `role`: "call", "input" or "outside" (drawn dashed). `differs`: drawn with a heavy frame; `notes` have the reason.
     """
 
     name: str
@@ -37,7 +41,7 @@ class DrawnNode:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the box, each cut to what fits."""
+        """The lines of the box, each cut to its width."""
         return tuple(_cut(line) for line in (self.name, self.call, *self.notes) if line)
 
 
@@ -52,30 +56,71 @@ def graph_svg(nodes: Sequence[DrawnNode], title: str, *, empty: str = NOTHING_TO
     if len(nodes) > MOST_NODES:
         return nothing(f"{len(nodes)} nodes are too many to draw (at most {MOST_NODES})", title)
     sizes = {node.name: _size(node) for node in nodes}
-    layout = lay_out({node.name: node.operands for node in nodes}, sizes, Spacing())
-    short = _cut(title, 90)
-    width = max(layout.width, _width(short) + 2 * _PADDING)
+    layout = lay_out({node.name: node.operands for node in nodes}, sizes)
+    short_title = _cut(title, 90)
+    width = max(layout.width, _width(short_title) + 2 * _PADDING)
     shift = (width - layout.width) / 2
     edges = [_edge([(x + shift, y + _TOP) for x, y in points]) for points in layout.lines.values()]
-    boxes = [
-        (
-            node,
-            _words(node),
-            layout.boxes[node.name][0] + shift,
-            layout.boxes[node.name][1] + _TOP,
-            *sizes[node.name],
-        )
-        for node in nodes
-    ]
-    words = "; ".join(map(_words, nodes))
-    key = drawing_key(title, words)
-    return render(
-        DRAWINGS, "graph", key, title, words, width, layout.height + _TOP, short, edges, boxes, DIFFERS
+    corners = {name: (left + shift, top + _TOP) for name, (left, top) in layout.boxes.items()}
+    boxes = [(node, _described(node), *corners[node.name], *sizes[node.name]) for node in nodes]
+    text = "; ".join(map(_described, nodes))
+    head = drawing_key(title, text), title, text, width, layout.height + _TOP, short_title
+    return render(DRAWINGS, "graph", *head, edges, boxes, DIFFERS)
+
+
+def site_nodes(site: SiteExplanation) -> list[DrawnNode]:
+    """The nodes of a missed site in graph order, their operands as inputs, and the outside users that prevent a match.
+
+    Empty for a site without an alignment. Causes are numbered as in the site's list.
+    """
+    if site.place is None:
+        return []
+    alignment = site.place.alignment
+    inside = set(alignment.graph_nodes)
+    inputs = {operand for node in inside for operand in node.all_input_nodes if operand not in inside}
+    blocked = {cause.graph_node for cause in site.causes if cause.type == "extra_user"}
+    users = {user for node in inside if node.name in blocked for user in node.users if user.op != "output"}
+    arguments = {
+        value: argument.name
+        for argument, value in alignment.bindings.items()
+        if isinstance(value, torch.fx.Node)
+    }
+    ends = {node for _, node in alignment.roots}
+    drawn = inside | inputs | users
+    nodes = []
+    for node in sorted(drawn):
+        role = "call" if node in inside else "input" if node in inputs else "outside"
+        note = {
+            "call": "output" if node in ends else "",
+            "input": f"input {arguments.get(node, '')}".strip(),
+            "outside": "user from outside",
+        }[role]
+        causes = () if role == "outside" else _cause_notes(node.name, site)
+        call = _short_op(node) if role != "input" or node.op == "call_function" else ""
+        operands = [operand for operand in node.all_input_nodes if operand in inside | inputs]
+        names = () if role == "input" else tuple(operand.name for operand in operands)
+        notes = ((note,) if note else ()) + causes
+        nodes.append(DrawnNode(node.name, call, names, role, notes, differs=bool(causes)))
+    return nodes
+
+
+def _short_op(node: torch.fx.Node) -> str:
+    """`mean.dim` for aten.mean.dim, `rsqrt` for aten.rsqrt.default; the dtype with a cast."""
+    name, bracket, dtype = describe(node).partition("(")
+    return f"{name.removeprefix('aten.').removesuffix('.default')}{bracket}{dtype}"
+
+
+def _cause_notes(name: str, site: SiteExplanation) -> tuple[str, ...]:
+    """The types of the site's causes at a node, with their numbers."""
+    return tuple(
+        f"{DIFFERS} {number} {cause.type}"
+        for number, cause in enumerate(site.causes, start=1)
+        if cause.graph_node == name
     )
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
-    """The end of a name says most, and so does the beginning of a sentence."""
+    """The text, if too long without the beginning of a name or the end of a sentence."""
     clean = " ".join(text.split())
     if len(clean) <= longest:
         return clean
@@ -89,13 +134,10 @@ def _width(text: str) -> float:
 
 def _size(node: DrawnNode) -> tuple[float, float]:
     lines = node.lines
-    return (
-        max(_NARROWEST, *(_width(line) for line in lines)) + 2 * _PADDING,
-        len(lines) * _LINE + _PADDING,
-    )
+    return max(_NARROWEST, *map(_width, lines)) + 2 * _PADDING, len(lines) * _LINE + _PADDING
 
 
-def _words(node: DrawnNode) -> str:
+def _described(node: DrawnNode) -> str:
     of = f" of {', '.join(node.operands)}" if node.operands else ""
     notes = f" ({', '.join(node.notes)})" if node.notes else ""
     return f"{node.name}: {node.call or node.role}{of}{notes}"

@@ -22,17 +22,10 @@ def filter_rows(
 def site_explorer(
     rows: Sequence[Mapping[str, object]], by: Sequence[str] = ("pattern", "status")
 ) -> Any | None:
-    """Build a table of `rows` with a drop-down for each column in `by`; show a static table beside it.
+    """Build a table of `rows`, one per site, with a drop-down for each column in `by`; show a static table beside it.
 
-    Args:
-        rows: one mapping per site, as for `html_table`.
-        by: columns to filter by.
-
-    Returns:
-        An `ipywidgets.VBox`, or None where ipywidgets is not installed: the static table beside it remains.
-
-    Raises:
-        MisuseError: a column in `by` is in no row.
+    Returns an `ipywidgets.VBox`, or None if ipywidgets is not installed: the static table beside it remains. Raises
+    MisuseError if a column in `by` is in no row.
     """
     unknown = [column for column in by if rows and column not in column_names(rows)]
     if unknown:

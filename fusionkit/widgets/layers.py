@@ -1,25 +1,29 @@
-"""Layered layout of a small graph: nodes in layers by depth, lines led around the boxes between."""
+"""Layered layout of a small graph: nodes in layers by depth, lines around the boxes between them."""
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Slot = tuple[str, int]  # a node and its layer; for a line that passes through: (line's key, layer)
-Link = tuple[
-    Slot, Slot, float
-]  # from above to below, and where it enters the lower box: -0.5 left to 0.5 right
+# From the upper to the lower slot, and the point at which it enters the lower box: -0.5 left to 0.5 right.
+Link = tuple[Slot, Slot, float]
 _SWEEPS, _PULLS = 12, 300
-_GRAVITY = (
-    0.02  # share of the way to the middle at each pull, so that what hangs on nothing does not drift away
-)
+_ACROSS, _DOWN, _LINE, _MARGIN = (
+    22.0,
+    32.0,
+    12.0,
+    8.0,
+)  # pixels: gaps between boxes and layers, width for a line
+_GRAVITY = 0.02  # share of the way to the middle at each pull, so that unconnected nodes do not drift away
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything stands, in pixels: `boxes` node -> (left, top); `lines` (operand, user) -> points downwards."""
+    """Positions in pixels: `boxes` node -> (left, top); `lines` (operand, user) -> points downwards."""
 
     width: float
     height: float
@@ -27,92 +31,77 @@ class Layout:
     lines: Mapping[tuple[str, str], tuple[tuple[float, float], ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Spacing:
-    """Gaps between boxes and between layers, the room for a passing line, and the margin, in pixels."""
+def lay_out(operands: Mapping[str, Sequence[str]], sizes: Mapping[str, tuple[float, float]]) -> Layout:
+    """Lay out a graph in topological order, as node -> operands; `sizes`: width and height of each box.
 
-    across: float = 22
-    down: float = 32
-    line: float = 12
-    margin: float = 8
-
-
-def lay_out(
-    operands: Mapping[str, Sequence[str]], sizes: Mapping[str, tuple[float, float]], spacing: Spacing
-) -> Layout:
-    """Lay out a graph given in topological order as node -> operands; `sizes`: width and height of each box.
-
-    Operands that are no earlier node of the graph are passed over. No two boxes overlap and no line crosses a box.
+    Operands that are not an earlier node of the graph are ignored. No two boxes overlap and no line crosses a box.
     """
     known: dict[str, list[str]] = {}
-    for node, given in operands.items():
-        known[node] = [operand for operand in dict.fromkeys(given) if operand in known]
+    for node, inputs in operands.items():
+        known[node] = [operand for operand in dict.fromkeys(inputs) if operand in known]
     depth = depths(known)
     slots, links = _slots(known, depth)
     rows = _ordered(slots, links)
-    widths = {slot: sizes[slot[0]][0] if slot[0] in sizes else spacing.line for row in rows for slot in row}
-    centres = _across(rows, links, widths, spacing.across)
-    left = min((centres[s] - widths[s] / 2 for s in centres), default=0.0) - spacing.margin
-    right = max((centres[s] + widths[s] / 2 for s in centres), default=0.0) + spacing.margin
-    tops, bottoms, height = _down(rows, sizes, spacing)
+    widths = {slot: sizes[slot[0]][0] if slot[0] in sizes else _LINE for row in rows for slot in row}
+    centres = _across(rows, links, widths)
+    left = min((centres[s] - widths[s] / 2 for s in centres), default=0.0) - _MARGIN
+    right = max((centres[s] + widths[s] / 2 for s in centres), default=0.0) + _MARGIN
+    tops, bottoms, height = _down(rows, sizes)
     boxes = {
         node: (centres[node, level] - sizes[node][0] / 2 - left, tops[level]) for node, level in depth.items()
     }
     lines = {}
-    for user, given in known.items():
-        for place, operand in enumerate(given):
+    for user, inputs in known.items():
+        for index, operand in enumerate(inputs):
             first, last = depth[operand], depth[user]
-            enters = boxes[user][0] + sizes[user][0] * (0.5 + _port(place, len(given)))
+            end_x = boxes[user][0] + sizes[user][0] * (0.5 + _port(index, len(inputs)))
             points = [(centres[operand, first] - left, tops[first] + sizes[operand][1])]
             points += [(points[0][0], bottoms[first])] if bottoms[first] > points[0][1] else []
             for level in range(first + 1, last):
                 x = centres[_passing(operand, user), level] - left
                 points += [(x, tops[level]), (x, bottoms[level])]
-            lines[operand, user] = (*points, (enters, tops[last]))
+            lines[operand, user] = (*points, (end_x, tops[last]))
     return Layout(right - left, height, boxes, lines)
 
 
 def depths(operands: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Layer of each node: one below its lowest operand; a node without operands one above its first user."""
     depth: dict[str, int] = {}
-    for node, given in operands.items():
-        depth[node] = max((depth[o] + 1 for o in given), default=0)
-    users: dict[str, list[int]] = {}
-    for node, given in operands.items():
-        for operand in given:
-            users.setdefault(operand, []).append(depth[node])
-    for node, given in operands.items():
-        if not given and node in users:
-            depth[node] = min(users[node]) - 1
+    for node, inputs in operands.items():
+        depth[node] = max((depth[o] + 1 for o in inputs), default=0)
+    for node, inputs in operands.items():
+        users = [depth[user] for user, used in operands.items() if node in used]
+        if users and not inputs:
+            depth[node] = min(users) - 1
     return depth
 
 
-def _port(place: int, of: int) -> float:
-    """Where the line of operand `place` enters its user's box: operands stand in their order."""
-    return (place + 1) / (of + 1) - 0.5
+def _port(index: int, count: int) -> float:
+    """The point at which the line of one of `count` operands enters its user's box, in the operands' order."""
+    return (index + 1) / (count + 1) - 0.5
 
 
 def _passing(operand: str, user: str) -> str:
-    return f"{operand}\n{user}"  # no name holds a line break
+    return f"{operand}\n{user}"  # no name has a line break
 
 
 def _slots(
     operands: Mapping[str, Sequence[str]], depth: Mapping[str, int]
 ) -> tuple[list[list[Slot]], list[Link]]:
-    """All places of each layer, passing lines included, and the links between neighbouring layers."""
+    """All slots of each layer, those of passing lines included, and the links between neighbouring layers."""
     rows: list[list[Slot]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     links: list[Link] = []
     for node, level in depth.items():
         rows[level].append((node, level))
-    for user, given in operands.items():
-        for place, operand in enumerate(given):
+    for user, inputs in operands.items():
+        for index, operand in enumerate(inputs):
             above: Slot = (operand, depth[operand])
             for level in range(depth[operand] + 1, depth[user]):
                 slot = (_passing(operand, user), level)
                 rows[level].append(slot)
                 links.append((above, slot, 0.0))
                 above = slot
-            links.append((above, (user, depth[user]), _port(place, len(given))))
+            links.append((above, (user, depth[user]), _port(index, len(inputs))))
     return rows, links
 
 
@@ -126,32 +115,32 @@ def _neighbours(links: Sequence[Link]) -> tuple[dict[Slot, list[Link]], dict[Slo
 
 
 def _ordered(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> list[list[Slot]]:
-    """Each layer in an order with few crossings: sorted by the mean place of the neighbours, down and up."""
+    """Each layer in an order with few crossings: sorted by the mean position of the neighbours, down and up."""
     above, below = _neighbours(links)
     best = [list(row) for row in rows]
     fewest = _crossings(best, links)
-    now = [list(row) for row in rows]
+    current = [list(row) for row in rows]
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
-        place = _places(now)
-        for row in now if downwards else reversed(now):
+        position = _positions(current)
+        for row in current if downwards else reversed(current):
             mean = {
-                slot: _mean([place[one] for one, _, _ in above[slot]])
+                slot: _mean([position[upper] for upper, _, _ in above[slot]])
                 if downwards and slot in above
-                else _mean([place[other] + port for _, other, port in below[slot]])
+                else _mean([position[lower] + port for _, lower, port in below[slot]])
                 if not downwards and slot in below
-                else place[slot]
+                else position[slot]
                 for slot in row
             }
             row.sort(key=mean.__getitem__)
-            place |= {slot: index for index, slot in enumerate(row)}
-        crossings = _crossings(now, links)
+            position |= {slot: index for index, slot in enumerate(row)}
+        crossings = _crossings(current, links)
         if crossings < fewest:
-            fewest, best = crossings, [list(row) for row in now]
+            fewest, best = crossings, [list(row) for row in current]
     return best
 
 
-def _places(rows: Sequence[Sequence[Slot]]) -> dict[Slot, float]:
+def _positions(rows: Sequence[Sequence[Slot]]) -> dict[Slot, float]:
     return {slot: float(index) for row in rows for index, slot in enumerate(row)}
 
 
@@ -160,85 +149,74 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _crossings(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> int:
-    place = _places(rows)
+    position = _positions(rows)
     levels: dict[int, list[tuple[float, float]]] = {}
-    for one, other, port in links:
-        levels.setdefault(one[1], []).append((place[one], place[other] + port))
+    for upper, lower, port in links:
+        levels.setdefault(upper[1], []).append((position[upper], position[lower] + port))
     return sum(
         (a - c) * (b - d) < 0
-        for found in levels.values()
-        for index, (a, b) in enumerate(found)
-        for c, d in found[index + 1 :]
+        for lines in levels.values()
+        for (a, b), (c, d) in itertools.combinations(lines, 2)
     )
 
 
 def _across(
-    rows: Sequence[Sequence[Slot]], links: Sequence[Link], widths: Mapping[Slot, float], gap: float
+    rows: Sequence[Sequence[Slot]], links: Sequence[Link], widths: Mapping[Slot, float]
 ) -> dict[Slot, float]:
-    """Centres: each as near to its neighbours' mean as the order and the gaps allow; a chain stands upright."""
-    near = _pulls(links, widths)
-    columns = _columns(rows, links)
-    apart = _apart(rows, columns, widths, gap)
-    try:
-        order = _left_to_right(columns, apart)
-    except graphlib.CycleError:  # chains that cross cannot all stand upright
-        columns = [[slot] for row in rows for slot in row]
-        apart = _apart(rows, columns, widths, gap)
-        order = _left_to_right(columns, apart)
-    owner = {slot: index for index, column in enumerate(columns) for slot in column}
-    place = spread([0.0] * len(columns), order, apart)
+    """Centres: each as near to its neighbours' mean as the order and the gaps allow; a chain is upright."""
+    pulls = _pulls(links, widths)
+    singles = [[slot] for row in rows for slot in row]
+    for columns in (_columns(rows, links), singles):
+        owner = {slot: index for index, column in enumerate(columns) for slot in column}
+        apart = _apart(rows, owner, widths)
+        before = {index: {left for left, right in apart if right == index} for index in range(len(columns))}
+        with contextlib.suppress(graphlib.CycleError):  # chains that cross cannot all be upright
+            order = list(graphlib.TopologicalSorter(before).static_order())
+            break
+    centre = spread([0.0] * len(columns), order, apart)
     for _ in range(_PULLS):
-        middle = _mean(place or [0.0])
-        wanted = list(place)
+        middle = _mean(centre or [0.0])
+        wanted = list(centre)
         for index, column in enumerate(columns):
-            pulls = [place[owner[other]] + by for slot in column for other, by in near.get(slot, ())]
-            wanted[index] = (place[index] + _mean(pulls or [place[index]])) / 2
+            targets = [
+                centre[owner[other]] + shift for slot in column for other, shift in pulls.get(slot, ())
+            ]
+            wanted[index] = (centre[index] + _mean(targets or [centre[index]])) / 2
             wanted[index] += (middle - wanted[index]) * _GRAVITY
-        place = spread(wanted, order, apart)
-    return {slot: place[index] for slot, index in owner.items()}
+        centre = spread(wanted, order, apart)
+    return {slot: centre[index] for slot, index in owner.items()}
 
 
 def _apart(
-    rows: Sequence[Sequence[Slot]],
-    columns: Sequence[Sequence[Slot]],
-    widths: Mapping[Slot, float],
-    gap: float,
+    rows: Sequence[Sequence[Slot]], owner: Mapping[Slot, int], widths: Mapping[Slot, float]
 ) -> dict[tuple[int, int], float]:
-    """How far column b has at least to stand to the right of column a, for those that are neighbours in a row."""
-    owner = {slot: index for index, column in enumerate(columns) for slot in column}
+    """The least distance of neighbouring columns (left, right); `owner`: the column of each slot."""
     apart: dict[tuple[int, int], float] = {}
     for row in rows:
-        for one, other in itertools.pairwise(row):
-            pair = owner[one], owner[other]
-            apart[pair] = max(apart.get(pair, 0.0), (widths[one] + widths[other]) / 2 + gap)
+        for left, right in itertools.pairwise(row):
+            pair = owner[left], owner[right]
+            apart[pair] = max(apart.get(pair, 0.0), (widths[left] + widths[right]) / 2 + _ACROSS)
     return apart
 
 
-def _left_to_right(columns: Sequence[Sequence[Slot]], apart: Mapping[tuple[int, int], float]) -> list[int]:
-    before: dict[int, set[int]] = {index: set() for index in range(len(columns))}
-    for one, other in apart:
-        before[other].add(one)
-    return list(graphlib.TopologicalSorter(before).static_order())
-
-
 def _pulls(links: Sequence[Link], widths: Mapping[Slot, float]) -> dict[Slot, list[tuple[Slot, float]]]:
-    """For each slot the neighbours that it would stand above or below, and how far beside their centres."""
-    near: dict[Slot, list[tuple[Slot, float]]] = {}
-    for one, other, port in links:
-        near.setdefault(one, []).append((other, port * widths[other]))
-        near.setdefault(other, []).append((one, -port * widths[other]))
-    return near
+    """For each slot its neighbours, and the offset from their centres at which it is above or below them."""
+    pulls: dict[Slot, list[tuple[Slot, float]]] = {}
+    for upper, lower, port in links:
+        pulls.setdefault(upper, []).append((lower, port * widths[lower]))
+        pulls.setdefault(lower, []).append((upper, -port * widths[lower]))
+    return pulls
 
 
 def _columns(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> list[list[Slot]]:
-    """Chains that are to stand upright: passing lines, and boxes of which each is all that the next one uses."""
+    """Chains to draw upright: passing lines, and boxes of which each is the only operand of the next."""
     above, below = _neighbours(links)
     column: dict[Slot, list[Slot]] = {slot: [slot] for row in rows for slot in row}
-    for one, other, _ in links:
-        passing = "\n" in one[0] and "\n" in other[0]
-        lone = len(above[other]) == 1 and [o for _, o, _ in below[one] if "\n" not in o[0]] == [other]
-        if passing or (lone and "\n" not in one[0]):
-            joined = column[one] + column[other]
+    for upper, lower, _ in links:
+        passing = "\n" in upper[0] and "\n" in lower[0]
+        lone = len(above[lower]) == 1 and [o for _, o, _ in below[upper] if "\n" not in o[0]] == [lower]
+        if passing or (lone and "\n" not in upper[0]):
+            joined = column[upper] + column[lower]
             column |= dict.fromkeys(joined, joined)
     return list({id(chain): chain for chain in column.values()}.values())
 
@@ -246,32 +224,32 @@ def _columns(rows: Sequence[Sequence[Slot]], links: Sequence[Link]) -> list[list
 def spread(
     wanted: Sequence[float], order: Sequence[int], apart: Mapping[tuple[int, int], float]
 ) -> list[float]:
-    """Places near `wanted` at which `apart` (left, right) -> least distance holds; `order` runs from left to right.
+    """Positions near `wanted` with at least the distances `apart` (left, right) -> distance; `order` runs from left to right.
 
     The mean of two arrangements that keep the distances, pushed to the right and to the left, keeps them too.
     """
     right, left = list(wanted), list(wanted)
     after: dict[int, list[int]] = {}
-    for one, other in apart:
-        after.setdefault(one, []).append(other)
-    for one in order:
-        for other in after.get(one, ()):
-            right[other] = max(right[other], right[one] + apart[one, other])
-    for one in reversed(order):
-        for other in after.get(one, ()):
-            left[one] = min(left[one], left[other] - apart[one, other])
+    for left_index, right_index in apart:
+        after.setdefault(left_index, []).append(right_index)
+    for index in order:
+        for neighbour in after.get(index, ()):
+            right[neighbour] = max(right[neighbour], right[index] + apart[index, neighbour])
+    for index in reversed(order):
+        for neighbour in after.get(index, ()):
+            left[index] = min(left[index], left[neighbour] - apart[index, neighbour])
     return [(a + b) / 2 for a, b in zip(right, left, strict=True)]
 
 
 def _down(
-    rows: Sequence[Sequence[Slot]], sizes: Mapping[str, tuple[float, float]], spacing: Spacing
+    rows: Sequence[Sequence[Slot]], sizes: Mapping[str, tuple[float, float]]
 ) -> tuple[list[float], list[float], float]:
     """Top and bottom of each layer, and the height of all."""
     tops, bottoms = [], []
-    y = spacing.margin
+    y = _MARGIN
     for row in rows:
         tops.append(y)
         y += max((sizes[name][1] for name, _ in row if name in sizes), default=0.0)
         bottoms.append(y)
-        y += spacing.down
-    return tops, bottoms, (bottoms[-1] if bottoms else 0.0) + spacing.margin
+        y += _DOWN
+    return tops, bottoms, (bottoms[-1] if bottoms else 0.0) + _MARGIN

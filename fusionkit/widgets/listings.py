@@ -1,4 +1,4 @@
-"""Preformatted text: files, diffs with tinted lines, and source with the lines that matter."""
+"""Preformatted text: files, diffs with tinted lines, and the relevant lines of source."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def listing(content: str, caption: str) -> str:
 
 
 def fragment_listing(item: SourceFragment) -> str:
-    """Source with line numbers, its call marked; a long function is cut to what matters, the whole is folded."""
-    where = f"{item.primitive}: {item.qualname} ({item.file}:{item.call_line or item.first_line})"
+    """Source with line numbers, its call marked; a long function is cut to the relevant lines, the whole is folded."""
+    title = f"{item.primitive}: {item.qualname} ({item.file}:{item.call_line or item.first_line})"
     lines = item.text.splitlines()
     kept = _kept_lines(item.text, None if item.call_line is None else item.call_line - item.first_line)
     whole = _numbered(item, lines, range(len(lines))) if len(kept) < len(lines) else []
     span = f"{len(lines)} lines, {item.first_line} to {item.first_line + len(lines) - 1}"
-    return render(_TEMPLATE, "fragment", where, _numbered(item, lines, kept), whole, span, *_origin(item))
+    return render(_TEMPLATE, "fragment", title, _numbered(item, lines, kept), whole, span, *_origin(item))
 
 
 def diff_block(content: str) -> str:
@@ -49,11 +49,11 @@ def _diff_line(line: str) -> Line:
 
 def _kept_lines(text: str, call: int | None) -> list[int]:
     """Indexes of the lines to show: all of a short function, else no docstring, and the call's neighbours."""
-    everything = list(range(len(text.splitlines())))
-    if len(everything) <= _LONGEST_WHOLE:
-        return everything
+    every_line = list(range(len(text.splitlines())))
+    if len(every_line) <= _LONGEST_WHOLE:
+        return every_line
     signature, docstring = _signature_and_docstring(text)
-    kept = [index for index in everything if index not in docstring]
+    kept = [index for index in every_line if index not in docstring]
     if call is None:
         return kept
     near = range(call - _BEFORE_CALL, call + _AFTER_CALL + 1)
@@ -87,7 +87,7 @@ def _numbered(item: SourceFragment, lines: Sequence[str], kept: Collection[int])
 
 
 def _origin(item: SourceFragment) -> tuple[str, str]:
-    """Where the fragment's values come from, and the modules that run it."""
+    """The parameters of the fragment with their kinds, and the modules that run it."""
     values = "; ".join(
         f"{value.name}: {value.kind.replace('_', ' ')}"
         + (f" {value.dtype}{list(value.shape)}" if value.shape else "")

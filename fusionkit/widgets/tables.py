@@ -38,19 +38,11 @@ def html_table(
     empty: str = NOTHING_TO_SHOW,
     merge: Sequence[str] = (),
 ) -> str:
-    """Render `rows` as an HTML table that needs neither script nor network.
+    """Render `rows` as an HTML table without script; with no rows, the caption and `empty`, the reason for that.
 
-    Args:
-        rows: one mapping per row; a column that a row lacks, or that is None, is shown as a dash. Lists are
-            shown one item a line.
-        columns: the columns and their order; default: all keys, in the order in which they first appear.
-        caption: a line above the table.
-        verdict_column: the column whose values become coloured badges, besides the column `status`.
-        empty: what to say where there are no rows: why there are none.
-        merge: leading columns in which one cell stands for equal neighbours.
-
-    Returns:
-        HTML; with no rows, the caption and `empty`.
+    A column that a row lacks, or that is None, is shown as a dash, a list one item a line. `columns`: by default all
+    keys in the order in which they first appear. The values of `verdict_column` and of the column `status` become
+    coloured badges. `merge`: leading columns in which one cell covers equal neighbours.
     """
     if not rows:
         return nothing(empty, caption)
@@ -87,7 +79,7 @@ def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
 def show(markup: str, metadata: Mapping[str, Any] | None = None) -> Any:
     """Wrap HTML or SVG text so that a notebook renders it: an `IPython.display.HTML`.
 
-    `metadata` goes into the output of the executed notebook, for whoever reads that. Raises MisuseError where
+    `metadata` goes into the output of the executed notebook. Raises MisuseError where
     IPython is not installed.
     """
     try:
@@ -113,7 +105,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_numeric(values: Iterable[object]) -> bool:
-    """Whether a column holds numbers and nothing else, gaps aside."""
+    """Whether every value of a column is a number or None, and not all are None."""
     present = [value for value in values if value is not None]
     return bool(present) and all(map(_is_number, present))
 

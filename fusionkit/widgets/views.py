@@ -1,4 +1,4 @@
-"""What the notebooks show: tables, source with line numbers, gates, kernel charts. All static HTML."""
+"""Static HTML for the notebooks: tables, source with line numbers, gates, kernel charts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(
     empty: str = NOTHING_TO_SHOW,
     merge: Sequence[str] = (),
 ) -> Any:
-    """A static table with a caption; `empty` says why there are no rows, `merge` joins equal neighbours.
+    """A static table with a caption; `empty`: the reason for no rows; `merge` joins equal neighbours.
 
     Columns in which no row has a value are left out.
     """
@@ -40,7 +40,7 @@ def texts(rows: Sequence[Mapping[str, str]], name: str, content: str, *, empty: 
 
 
 def source(fragments: Sequence[SourceFragment]) -> Any:
-    """The source fragments with file, line numbers, the modules that run them, and where their values come from."""
+    """The source fragments with file, line numbers, the modules that run them, and the kinds of their parameters."""
     markup = "".join(fragment_listing(item) for item in fragments)
     return show(markup or nothing("no primitive was counted, so there is no source to show"))
 
@@ -50,9 +50,9 @@ def alignments(explained: Explained, *, empty: str) -> Any:
     return show(alignments_html(explained, empty=empty))
 
 
-def gates(found: Sequence[Gate]) -> Any:
+def gates(gates: Sequence[Gate]) -> Any:
     """The exit gates of a phase."""
-    rows = [{"gate": gate.name, "verdict": str(gate.verdict), "reason": gate.reason} for gate in found]
+    rows = [{"gate": gate.name, "verdict": str(gate.verdict), "reason": gate.reason} for gate in gates]
     return table(rows, "Exit gates", empty="this phase has no gate")
 
 
@@ -79,9 +79,6 @@ def outcome(record: PhaseRecord) -> Any:
             "artifacts": [artifact["path"] for artifact in record.artifacts] or None,
         }
     ]
-    answer = {
-        "verdict": str(record.verdict),
-        "reason": record.reason,
-        "gates": [gate.to_dict() for gate in record.gates],
-    }
-    return show(html_table(rows, caption="Evidence written"), metadata={"fusionkit": answer})
+    names = ("verdict", "reason", "gates")
+    verdict = {name: value for name, value in record.to_dict().items() if name in names}
+    return show(html_table(rows, caption="Evidence"), metadata={"fusionkit": verdict})

@@ -20,7 +20,7 @@ NOISE = ("USDT:", "<Figure", "<IPython", "VBox(", "Warning", "should be kept in 
 
 # Tables and preformatted text that are wider than the room they are shown in, and the page itself.
 CUT_OFF = """() => [document.documentElement,
-    ...document.querySelectorAll('[role=region], pre, .output_subarea, .celltag_answer')]
+    ...document.querySelectorAll('[role=region], pre, .output_subarea, .celltag_verdict')]
   .filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
   .map((e) => `${e.localName}.${e.className}: ${e.innerText.slice(0, 60)}`)"""
 

@@ -10,7 +10,7 @@ from fusionkit.capture.capsule import capsule_dict, graph_text, write_capsule
 from fusionkit.capture.literals import decode, encode
 from fusionkit.capture.reading import parse_size, read_capsule
 from fusionkit.errors import MisuseError
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import match_subject
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.store import write_json
 
@@ -27,7 +27,7 @@ def test_round_trip_gives_the_same_bytes(capsule, tmp_path):
 
 def test_matching_in_the_capsule_finds_the_same_sites(capsule):
     config = compiled("flux").config
-    found = match_capture(read_capsule(capsule), config).matches
+    found = match_subject(read_capsule(capsule), config).matches
     assert [match.to_dict() for match in found] == [match.to_dict() for match in compiled("flux").matches]
     assert found == compiled("flux").matches
 
@@ -56,7 +56,7 @@ def test_symbolic_sizes_travel(tmp_path):
     sizes = [n.meta["val"] for n in reread.graphs[0].nodes if isinstance(n.meta.get("val"), torch.SymInt)]
     assert sizes
     assert sizes[0].node.hint == 6
-    assert {m.pattern for m in match_capture(reread, ALL).matches} == {"rms_norm", "gelu"}
+    assert {m.pattern for m in match_subject(reread, ALL).matches} == {"rms_norm", "gelu"}
 
 
 def test_a_capsule_runs_nothing_and_resolves_only_ops(tmp_path, capsule):

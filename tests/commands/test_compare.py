@@ -121,7 +121,7 @@ class HandedOnError(Exception):
 @pytest.mark.parametrize(
     ("words", "target"),
     [
-        (("hits", SUBJECT), "fusionkit.passes.compiled.compile_subject"),
+        (("hits", SUBJECT), "fusionkit.match.matching.compile_subject"),
         (("explain", SUBJECT, "--pattern", "rms_norm"), "fusionkit.capture.capturing.capture_graphs"),
         (("capture", SUBJECT, "--out", "x.json"), "fusionkit.capture.capturing.capture_graphs"),
     ],

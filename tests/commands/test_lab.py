@@ -19,7 +19,7 @@ def test_the_kernels_of_lab_do_not_load_torch_npu_by_themselves(monkeypatch: pyt
         started.append((command, os.environ.get(BACKEND_AUTOLOAD)))
         return 0
 
-    monkeypatch.setattr("fusionkit.commands.lab.subprocess.call", call)
+    monkeypatch.setattr("fusionkit.commands.run.subprocess.call", call)
     assert main(["lab", "--", "--no-browser"]) == 0
     ((command, value),) = started
     assert command[1:3] == ["-m", "jupyterlab"]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.finding import Effect, Finding
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
-from fusionkit.evidence.rechecks import recheck_phase
+from fusionkit.evidence.verify import recheck_phase
 
 
 def outputs(scale: float = 1.0) -> dict[str, ComparedOutput]:

@@ -9,7 +9,7 @@ from fusionkit.capture.reading import read_capsule
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.hits import report_hits
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import match_subject
 from fusionkit.match.site_joins import already_fused
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
@@ -28,7 +28,7 @@ def fused_node(data):
 
 def test_a_fused_site_is_no_hit_and_says_which_line_fused_it(tmp_path):
     capture = read(tmp_path, dry_capsule())
-    entry = report_hits(match_capture(capture, CONFIG), capture.counts).patterns["rms_norm"]
+    entry = report_hits(match_subject(capture, CONFIG), capture.counts).patterns["rms_norm"]
     told = entry.to_dict()
     assert (told["hits"], told["expected_sites"], told["verdict"]) == (1, 2, "PASS")
     assert [site["module"] for site in told["sites"]] == ["own"]
@@ -52,7 +52,7 @@ def test_a_fused_site_is_no_hit_and_says_which_line_fused_it(tmp_path):
 
 def test_explain_lists_it_without_a_cause(tmp_path):
     capture = read(tmp_path, dry_capsule())
-    report = explain_pattern(match_capture(capture, CONFIG), "rms_norm", dict(capture.counts)).to_dict()
+    report = explain_pattern(match_subject(capture, CONFIG), "rms_norm", dict(capture.counts)).to_dict()
     assert [(site["module"], site["status"], site["causes"]) for site in report["sites"]] == [
         ("own", "hit", []),
         ("norm", "already_fused", []),
@@ -64,7 +64,7 @@ def test_a_fused_op_at_a_place_that_nobody_counted_is_not_passed_over(tmp_path):
     data = dry_capsule()
     data["sites"]["rms_norm"]["sites"] = data["sites"]["rms_norm"]["sites"][1:]
     capture = read(tmp_path, data)
-    entry = report_hits(match_capture(capture, CONFIG), capture.counts).patterns["rms_norm"]
+    entry = report_hits(match_subject(capture, CONFIG), capture.counts).patterns["rms_norm"]
     assert entry.verdict is Verdict.FAIL
     assert "no site was counted: norm" in entry.reason
 
@@ -87,7 +87,7 @@ def test_a_fused_op_whose_line_does_not_call_it_is_not_the_librarys(tmp_path, so
     fused_node(data).update(source=source, text=text)
     capture = read(tmp_path, data)
     assert already_fused("rms_norm", capture.graphs) == ()
-    report = explain_pattern(match_capture(capture, CONFIG), "rms_norm", dict(capture.counts))
+    report = explain_pattern(match_subject(capture, CONFIG), "rms_norm", dict(capture.counts))
     assert [item.module for item in report.missed] == ["norm"]
     assert "npu_rms_norm" in report.missed[0].causes[0].actual
 

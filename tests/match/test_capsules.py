@@ -16,7 +16,7 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.hits import default_patterns, report_hits
-from fusionkit.match.matching import match_capture, matching_of
+from fusionkit.match.matching import match_subject, matching_of
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.store import write_json
@@ -34,7 +34,7 @@ def from_capsule(capture, model, counts, path):
     """Matching and counts of the capture, by way of a file."""
     read = read_capsule(write_capsule(with_counts(capture, model, counts), path))
     config = CompilationConfig(fusion_patterns=select_patterns(default_patterns(read.counts)))
-    return match_capture(read, config), read.counts
+    return match_subject(read, config), read.counts
 
 
 @pytest.mark.parametrize("name", ["flux", "llama"])
@@ -114,7 +114,7 @@ def on_npu(data):
 def test_patterns_match_on_device_npu_as_on_cpu(name, tmp_path):
     data = on_npu(capsule_dict(compiled(name, plain=True).capture()))
     capture = read_capsule(write_json(tmp_path / "npu.json", data))
-    matching = match_capture(capture, compiled(name).config)
+    matching = match_subject(capture, compiled(name).config)
     assert matching.device != "cpu"
     wanted = [
         match for match in compiled(name).matches if match.pattern != "swiglu"
@@ -126,7 +126,7 @@ def test_patterns_match_on_device_npu_as_on_cpu(name, tmp_path):
 def test_a_pattern_over_linears_matches_the_matmuls_of_an_npu(tmp_path):
     capture = read_capsule(write_json(tmp_path / "dry.json", dry_capsule()))
     config = CompilationConfig(fusion_patterns=select_patterns(("swiglu",)))
-    entry = report_hits(match_capture(capture, config), capture.counts).patterns["swiglu"]
+    entry = report_hits(match_subject(capture, config), capture.counts).patterns["swiglu"]
     assert entry.verdict is Verdict.PASS, entry.reason
     assert entry.hits[0].nodes == ("t", "matmul", "silu", "t_1", "matmul_1", "mul_2")
 
@@ -138,7 +138,7 @@ def test_the_ops_documented_limits_hold_on_device_npu(tmp_path):
     gain["meta"].update(shape=[1, 16], stride=[16, 1])
     capture = read_capsule(write_json(tmp_path / "dry.json", data))
     config = CompilationConfig(fusion_patterns=select_patterns(("rms_norm",)))
-    matches = match_capture(capture, config).matches
+    matches = match_subject(capture, config).matches
     assert matches
     assert "hit" not in {match.status for match in matches}
     assert any("gamma must have the shape of input's last dimensions" in str(m.reason) for m in matches)
@@ -147,7 +147,7 @@ def test_the_ops_documented_limits_hold_on_device_npu(tmp_path):
 def test_a_window_that_was_not_captured_is_one_line(tmp_path):
     capture = read_capsule(write_json(tmp_path / "dry.json", dry_capsule()))
     with pytest.raises(MisuseError, match=r"window after-freezing \(there is: before-freezing\)"):
-        match_capture(capture, CompilationConfig(window="after-freezing"))
+        match_subject(capture, CompilationConfig(window="after-freezing"))
 
 
 def test_a_miss_in_the_second_graph_is_explained_there():

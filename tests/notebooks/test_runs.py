@@ -67,7 +67,7 @@ def test_one_changed_byte_in_any_artifact_is_contradicted(finished_run, tmp_path
     assert len(names) >= 15
     changed = {}
     with monkeypatch.context() as without_rechecks:
-        without_rechecks.setattr("fusionkit.evidence.rechecks.RECHECKS", {})
+        without_rechecks.setattr("fusionkit.evidence.verify.RECHECKS", {})
         for name in names:
             path = copy / name
             original = path.read_bytes()
@@ -88,7 +88,7 @@ def test_one_changed_byte_in_any_artifact_is_contradicted(finished_run, tmp_path
 
 def test_a_forged_claim_is_contradicted_even_with_right_hashes(finished_run, tmp_path):
     """Hits and numbers are counted again from the artifacts, whatever the record says."""
-    from fusionkit.evidence.rechecks import recheck_phase
+    from fusionkit.evidence.verify import recheck_phase
     from fusionkit.store import read_json
 
     phase = read_json(finished_run / "phases/06.json")

@@ -14,8 +14,7 @@ from fusionkit.errors import MisuseError
 from fusionkit.identify.candidates import Failed
 from fusionkit.identify.confirmation import require_confirmation
 from fusionkit.identify.ops import OP_NAMES
-from fusionkit.phases.identification import REPORT, SCAN, identify_fusion_ops
-from fusionkit.phases.identification_gates import identification_gates
+from fusionkit.phases.identification import REPORT, SCAN, identification_gates, identify_fusion_ops
 from fusionkit.verdict import Verdict
 
 DELETES = "import pathlib\n\npathlib.Path(__file__).unlink()\n\n\n"

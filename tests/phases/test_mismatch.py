@@ -64,7 +64,7 @@ def test_hits_are_counted_in_the_capsules_graphs_and_borne_out_by_the_evidence(t
         if "npu_gelu" in str(node.target)
     ]
     assert len(fused) == 1
-    from fusionkit.evidence.rechecks import recheck_phase
+    from fusionkit.evidence.verify import recheck_phase
     from fusionkit.store import read_json
 
     assert recheck_phase(study.run_dir, read_json(study.run_dir / "phases/05.json")) == []
@@ -89,7 +89,7 @@ def test_a_miss_is_explained_from_the_capsule_with_rows_in_the_artifact(missed):
 def test_isolation_shows_at_which_level_the_hits_fall(missed):
     rows = missed.prefix_rows()
     assert [row["level"] for row in rows] == list(range(1, len(rows) + 1))
-    (falls,) = [row for row in rows if row["where the hits fall"]]
+    (falls,) = [row for row in rows if row["first difference"]]
     assert falls["call"] == "aten.add.Scalar(mean, 0.001)"
     before = [row for row in rows if row["level"] < falls["level"]]
     assert all(row["hits"] >= 1 for row in before)

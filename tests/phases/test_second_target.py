@@ -11,7 +11,7 @@ import pytest
 from fusionkit.capture.capsule import write_capsule
 from fusionkit.capture.counted import with_counts
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.rechecks import recheck_phase
+from fusionkit.evidence.verify import recheck_phase
 from fusionkit.phases.analyze import analyze
 from fusionkit.phases.integrate import COMPILED_PROFILE, EAGER_PROFILE, given_profiles, integrate
 from fusionkit.phases.integration_gates import second_hits_gate

@@ -53,7 +53,7 @@ def test_a_row_whose_op_is_the_same_says_what_differs_instead():
     behind = replace(ROWS[3], types=("dtype_path",), graph_call="aten.mul.Tensor(to_copy_3, view_25)")
     assert state_of(behind, (CAST,)) == "\N{NOT EQUAL TO} differs: operand cause 1"
     before = replace(behind, graph_call="aten.mul.Tensor(mean_7, view_25)")
-    assert state_of(before, (CAST,)) == "\N{NOT EQUAL TO} differs: what follows cause 1"
+    assert state_of(before, (CAST,)) == "\N{NOT EQUAL TO} differs: following op cause 1"
     other = replace(behind, graph_call="aten.div.Tensor(mean_7, view_25)")
     assert state_of(other, (CAST,)) == "\N{NOT EQUAL TO} differs: op cause 1"
 
@@ -73,7 +73,7 @@ def test_a_site_shows_rows_causes_and_the_matchers_words():
 
 def test_a_site_without_rows_says_so_and_still_tells_its_causes():
     told = words(site_html("rms_norm", BARE))
-    assert "nothing of the pattern stands at this site" in told
+    assert "no op of the pattern is at this site" in told
     assert "1 root_not_indexed" in told
     assert "<svg" not in site_html("rms_norm", BARE)
 

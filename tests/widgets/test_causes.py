@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from missed_sites import CAST, DIM, ORDER
 
-from fusionkit.widgets.cause_tables import cause_cards
+from fusionkit.widgets.alignments import cause_cards
 
 
 def words(markup: str) -> str:
@@ -22,9 +22,9 @@ def lines(markup: str) -> list[tuple[str, str]]:
 
 def test_a_card_tells_both_sides_with_nodes_and_lines_and_what_to_do():
     assert lines(cause_cards([DIM])) == [
-        ("pattern has", "[-1] at mean (my_norm_pattern.py:14)"),
-        ("graph has", "[3] at mean_7 (lib/model.py:102)"),
-        ("what to do", "write the dim as it stands in the graph"),
+        ("pattern", "[-1] at mean (my_norm_pattern.py:14)"),
+        ("graph", "[3] at mean_7 (lib/model.py:102)"),
+        ("fix", "write the dim as it stands in the graph"),
         ("edit", "- mean = aten.mean.dim(x, [-1], True)\n+ mean = aten.mean.dim(x, [3], True)"),
     ]
 
@@ -37,11 +37,11 @@ def test_cards_are_numbered_in_order():
 
 
 def test_a_cause_without_edit_nodes_or_values_is_told_all_the_same():
-    assert [name for name, _ in lines(cause_cards([CAST]))] == ["pattern has", "graph has", "what to do"]
+    assert [name for name, _ in lines(cause_cards([CAST]))] == ["pattern", "graph", "fix"]
     bare = replace(
         CAST, expected="", actual="", pattern_node="", graph_node="", pattern_source="", graph_source=""
     )
-    assert lines(cause_cards([bare]))[0] == ("pattern has", "nothing")
+    assert lines(cause_cards([bare]))[0] == ("pattern", "nothing")
 
 
 def test_the_edit_is_rendered_as_asked():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusionkit.widgets.layers import Spacing, depths, lay_out, spread
+from fusionkit.widgets.layers import depths, lay_out, spread
 
 SIZES = st.tuples(st.integers(40, 220), st.integers(20, 80))
 
@@ -26,7 +26,7 @@ def graphs(draw):
 
 def test_a_chain_stands_upright_and_a_skip_goes_beside_it():
     operands = {"x": (), "a": ("x",), "b": ("a",), "c": ("b",), "d": ("c", "x")}
-    layout = lay_out(operands, dict.fromkeys(operands, (60, 30)), Spacing())
+    layout = lay_out(operands, dict.fromkeys(operands, (60, 30)))
     assert {layout.boxes[name][0] for name in "abc"} == {layout.boxes["a"][0]}
     tops = [layout.boxes[name][1] for name in "xabcd"]
     assert tops == sorted(set(tops))
@@ -37,7 +37,7 @@ def test_a_chain_stands_upright_and_a_skip_goes_beside_it():
 
 def test_operands_enter_in_their_order():
     operands = {"a": (), "b": (), "ab": ("a", "b"), "ba": ("b", "a")}
-    lines = lay_out(operands, dict.fromkeys(operands, (60, 30)), Spacing()).lines
+    lines = lay_out(operands, dict.fromkeys(operands, (60, 30))).lines
     assert lines["a", "ab"][-1][0] < lines["b", "ab"][-1][0]
     assert lines["b", "ba"][-1][0] < lines["a", "ba"][-1][0]
 
@@ -53,15 +53,15 @@ def test_an_input_stands_right_above_its_first_user():
 
 
 def test_unknown_operands_are_passed_over_and_nothing_is_an_empty_picture():
-    assert list(lay_out({"a": ("elsewhere",)}, {"a": (60, 30)}, Spacing()).lines) == []
-    empty = lay_out({}, {}, Spacing())
+    assert list(lay_out({"a": ("elsewhere",)}, {"a": (60, 30)}).lines) == []
+    empty = lay_out({}, {})
     assert (dict(empty.boxes), dict(empty.lines)) == ({}, {})
 
 
 @given(graphs())
 def test_boxes_lie_apart_and_inside_and_lines_pass_beside_them(graph):
     operands, sizes = graph
-    layout = lay_out(operands, sizes, Spacing())
+    layout = lay_out(operands, sizes)
     boxes = {n: (x, y, x + sizes[n][0], y + sizes[n][1]) for n, (x, y) in layout.boxes.items()}
     for x, y, right, bottom in boxes.values():
         assert x >= 0
@@ -86,7 +86,7 @@ def test_boxes_lie_apart_and_inside_and_lines_pass_beside_them(graph):
 
 @given(graphs())
 def test_the_same_graph_gives_the_same_picture(graph):
-    assert lay_out(*graph, Spacing()) == lay_out(*graph, Spacing())
+    assert lay_out(*graph) == lay_out(*graph)
 
 
 @given(st.lists(st.floats(-500, 500), min_size=1, max_size=8), st.floats(1, 80))

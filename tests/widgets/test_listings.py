@@ -65,8 +65,8 @@ def test_a_short_function_is_shown_whole_with_its_line_numbers_and_call_marked()
     assert re.search(r'<span style="background:[^"]+">  102      y = g\(x\)</span>', markup)
     assert "<details" not in markup
     assert "rms_norm: lib.Norm.forward (lib/norm.py:102)" in words(markup)
-    assert "values: self.weight: module parameter bfloat16[16]" in words(markup)
-    assert "run by: a.norm, b.norm" in words(markup)
+    assert "parameters: self.weight: module parameter bfloat16[16]" in words(markup)
+    assert "modules: a.norm, b.norm" in words(markup)
 
 
 def test_a_long_function_is_cut_to_signature_and_call_and_the_whole_is_folded():
@@ -88,7 +88,7 @@ def test_text_that_is_no_function_is_shown_whole():
 
 
 def test_no_source_is_said():
-    assert "source not found" in fragment_listing(fragment(""))
+    assert "no source text" in fragment_listing(fragment(""))
 
 
 def test_hostile_source_stays_text():

@@ -10,8 +10,7 @@ from trial_files import GRAPH_EPS, write_trial
 from fusionkit.capture.capturing import capture_graphs
 from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.npu.target import use_target
-from fusionkit.widgets.drawing import graph_svg
-from fusionkit.widgets.subgraphs import site_nodes
+from fusionkit.widgets.drawing import graph_svg, site_nodes
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,10 @@ from fusionkit.match.explanation.explain import Explainer, SiteExplanation, belo
 from fusionkit.match.explanation.run_causes import RunCauses, idle_variants, switch_cause, switched_on
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import PatternHits, judge_hits, report_hits
-from fusionkit.match.matching import Matching, match_capture
+from fusionkit.match.matching import Matching, match_groups
 from fusionkit.match.site_joins import FusedSite
 from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.compiled import pattern_groups
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.trial import trial_groups
 from fusionkit.subjects.build import Subject
@@ -100,7 +101,7 @@ def explain_capture(
     off = switch_cause(names[0], path, config) if names else None
     if off is not None:
         config = switched_on(names[0], path, config)
-    matching = match_capture(capture, config, pattern_table=pattern_table, tolerant=True)
+    matching = match_groups(capture, pattern_groups(config), config.window, pattern_table=pattern_table)
     counts = dict(capture.counts)
     reports = [explain_pattern(matching, name, counts) for name in names]
     return reports if off is None else [_as_switched_off(report, off, counts) for report in reports]

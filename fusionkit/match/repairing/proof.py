@@ -1,23 +1,21 @@
-"""Hits of pattern groups in a capture's graphs, by torch's matcher, and the numeric proof of each one."""
+"""The hits of pattern groups in a capture's graphs, and the numeric proof of each one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.fx
 
-from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
-from fusionkit.match.matching import apply_to_copies, device_of
+from fusionkit.match.matching import Matching
 from fusionkit.match.repairing.region import Region, form_of
 from fusionkit.match.repairing.region_numbers import prove
 from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.match_pass import PatternMatchPass, match_pass_for
 from fusionkit.passes.registering import (
     PatternClass,
     activations_of,
@@ -27,7 +25,6 @@ from fusionkit.passes.registering import (
 )
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.pattern_files.pattern_file import read_pattern_file
-from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.verdict import Verdict
 
 Candidate = tuple[Region, Callable[..., Any]]
@@ -46,19 +43,18 @@ class Hit(Result):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Matched:
-    """The hits of pattern groups. `by_name`: the registered classes; `unusable`: name -> why a class is not registered.
+    """The hits of a matching. `refused`: variant -> why a match of it was not replaced."""
 
-    `refused`: variant -> why a match of it was not replaced. `endless`: unusable classes that exceed the time limit.
-    """
-
-    graphs: Mapping[int, CapturedGraph]
-    hits: tuple[SiteMatch, ...]
-    by_name: Mapping[str, PatternClass]
-    unusable: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
-    endless: frozenset[str] = frozenset()
+    def __init__(self, matching: Matching) -> None:
+        self.unusable = matching.unusable
+        self.hits = [match for match in matching.matches if match.status == "hit"]
+        self.refused = {
+            match.variant: str(match.reason) for match in matching.matches if match.status != "hit"
+        }
+        self._graphs = {graph.key.index: graph for graph in matching.graphs}
+        classes = [pattern for group in matching.groups.values() for pattern in group]
+        self._by_name = {name_of(pattern): pattern for pattern in classes if pattern not in self.unusable}
 
     @property
     def count(self) -> int:
@@ -67,12 +63,12 @@ class Matched:
 
     def hits_of(self, pattern: PatternClass) -> int:
         """Number of hits of one class."""
-        return sum(self.by_name.get(hit.variant) is pattern for hit in self.hits)
+        return sum(self._by_name.get(hit.variant) is pattern for hit in self.hits)
 
     def nodes(self) -> list[list[torch.fx.Node]]:
         """The nodes of each hit."""
         return [
-            [node for node in self.graphs[hit.graph_index].nodes if node.name in set(hit.nodes)]
+            [node for node in self._graphs[hit.graph_index].nodes if node.name in set(hit.nodes)]
             for hit in self.hits
         ]
 
@@ -88,14 +84,14 @@ class Matched:
         for hit in self.hits:
             if hit.variant not in variants:
                 hits.append(_hit_of(hit))
-            elif hit.variant in self.by_name:
+            elif hit.variant in self._by_name:
                 hits.append(self._proven(hit, seed, known))
             else:
                 hits.append(self._entry_proven(hit, seed, entries or {}))
         return hits
 
     def _entry_proven(self, hit: SiteMatch, seed: int, entries: Mapping[torch.fx.Node, Candidate]) -> Hit:
-        graph = self.graphs[hit.graph_index].module.graph
+        graph = self._graphs[hit.graph_index].module.graph
         for node, (region, candidate) in entries.items():
             if node.graph is graph and node.name == hit.anchor:
                 try:
@@ -106,10 +102,10 @@ class Matched:
         return _hit_of(hit, Verdict.INCONCLUSIVE, "the graph entry was not written from this site")
 
     def _proven(self, hit: SiteMatch, seed: int, known: dict[Any, tuple[Verdict, str]]) -> Hit:
-        pattern = self.by_name[hit.variant]
+        pattern = self._by_name[hit.variant]
         names = [name for name in argument_names(pattern) if isinstance(hit.arguments[name], dict)]
         literals = {name: value for name, value in hit.arguments.items() if name not in names}
-        by_name = {node.name: node for node in self.graphs[hit.graph_index].nodes}
+        by_name = {node.name: node for node in self._graphs[hit.graph_index].nodes}
         region = _region_of(hit, [by_name[hit.arguments[name]["node"]] for name in names], by_name)
         key = (hit.variant, form_of(region), _numbers(region), str(literals))
         if key not in known:
@@ -131,65 +127,6 @@ def groups_of_file(path: Path, *, with_entries: bool = False) -> dict[str, Seque
             f"{path}: has graph entries only, which no repair can write anew; mend their handler"
         )
     return groups
-
-
-def match_groups(
-    capture: Capture, graphs: Sequence[CapturedGraph], groups: Mapping[str, Sequence[PatternClass]]
-) -> Matched:
-    """Match the groups in copies of the graphs, in order; a class that cannot be registered is left out."""
-    device = device_of(graphs)
-    matcher, groups, unusable, endless = _usable(groups, capture.decompositions, device)
-    matches, _ = apply_to_copies(matcher, graphs)
-    hits = [match for match in matches if match.status == "hit"]
-    refused = {match.variant: str(match.reason) for match in matches if match.status != "hit"}
-    by_name = {name_of(pattern): pattern for classes in groups.values() for pattern in classes}
-    by_index = {graph.key.index: graph for graph in graphs}
-    return Matched(by_index, tuple(hits), by_name, unusable, refused, endless)
-
-
-def _usable(
-    groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str
-) -> tuple[PatternMatchPass, Mapping[str, Sequence[PatternClass]], dict[str, str], frozenset[str]]:
-    """A match pass over the classes that can be registered, and why the others cannot.
-
-    A class is left out as soon as an error names it, so that the time limit of endless code is waited for only once.
-    """
-    unusable: dict[str, str] = {}
-    endless: set[str] = set()
-    while True:
-        try:
-            return match_pass_for(groups, decompositions, device), groups, unusable, frozenset(endless)
-        except MisuseError as error:
-            failure = _refused(error, groups, decompositions, device)
-            if failure is None and not any(isinstance(group, FileGroup) for group in groups.values()):
-                raise
-        if failure is None:  # then a graph entry failed: drop the entries
-            groups = {name: list(group) for name, group in groups.items()}
-            continue
-        refused, why = failure
-        unusable[name_of(refused)] = str(why)
-        if isinstance(why, TimeLimitError):
-            endless.add(name_of(refused))
-        groups = {
-            name: [p for p in group if p is not refused] if refused in group else group
-            for name, group in groups.items()
-        }
-
-
-def _refused(
-    error: MisuseError, groups: Mapping[str, Sequence[PatternClass]], decompositions: str, device: str
-) -> tuple[PatternClass, MisuseError] | None:
-    """The class that the error names, else the first one that cannot be registered alone, with its error."""
-    classes = [pattern for group in groups.values() for pattern in group]
-    named = [pattern for pattern in classes if str(error).startswith(f"pattern {name_of(pattern)}: ")]
-    if len(named) == 1:
-        return named[0], error
-    for pattern in named or classes:
-        try:
-            match_pass_for({"alone": [pattern]}, decompositions, device)
-        except MisuseError as alone:
-            return pattern, alone
-    return None
 
 
 def _region_of(hit: SiteMatch, inputs: list[torch.fx.Node], by_name: Mapping[str, torch.fx.Node]) -> Region:

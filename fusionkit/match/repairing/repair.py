@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +17,19 @@ from fusionkit.errors import MisuseError
 from fusionkit.fusions import pattern_names
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_capture
-from fusionkit.match.matching import device_of
+from fusionkit.match.matching import device_of, match_groups
 from fusionkit.match.repairing.fits import Fit
 from fusionkit.match.repairing.forms import Form, find_forms
 from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
 from fusionkit.match.repairing.old_variants import OldVariant, read_variant
-from fusionkit.match.repairing.proof import Hit, Matched, groups_of_file, match_groups
+from fusionkit.match.repairing.proof import Hit, Matched, groups_of_file
 from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target
-from fusionkit.passes.registering import name_of
+from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import pattern_registry
 from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.store import write_text
 from fusionkit.verdict import Verdict
 
@@ -101,7 +102,7 @@ class _Repair:
         self.trace: TraceFunction = make_tracer(decomposition_table(capture.decompositions))
 
     def run(self) -> RepairReport:
-        before = match_groups(self.capture, self.graphs, self.groups)
+        before = self.matched(self.groups)
         variants, untraceable = self.old_variants(before)
         if untraceable and not variants and not before.count:
             raise MisuseError(untraceable[0])
@@ -117,8 +118,8 @@ class _Repair:
         variants, failed = [], []
         for group, classes in self.groups.items():
             for index, pattern in enumerate(classes):
-                if name_of(pattern) in before.endless:
-                    failed.append(before.unusable[name_of(pattern)])
+                if isinstance(before.unusable.get(pattern), TimeLimitError):
+                    failed.append(str(before.unusable[pattern]))
                     continue
                 try:
                     variants.append(read_variant(pattern, group, index, self.trace, self.device))
@@ -182,7 +183,11 @@ class _Repair:
     def match(self, text: str) -> Matched:
         with tempfile.TemporaryDirectory() as folder:
             path = write_text(Path(folder) / self.file_name, text)
-            return match_groups(self.capture, self.graphs, groups_of_file(path, with_entries=True))
+            return self.matched(groups_of_file(path, with_entries=True))
+
+    def matched(self, groups: Mapping[str, Sequence[PatternClass]]) -> Matched:
+        window = self.graphs[0].window
+        return Matched(match_groups(self.capture, groups, window, tolerates=(MisuseError,)))
 
     def still_missed(self, text: str) -> tuple[SiteExplanation, ...]:
         """Explanations of the sites that the new file misses."""

@@ -11,7 +11,8 @@ from typing import Any
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
-from fusionkit.match.repairing.proof import Matched, groups_of_file, match_groups
+from fusionkit.match.matching import match_groups
+from fusionkit.match.repairing.proof import Matched, groups_of_file
 from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
 from fusionkit.match.repairing.region_choice import module_chain, regions_of_lines, regions_of_names
 from fusionkit.match.repairing.synthesis_ops import take_op
@@ -82,7 +83,7 @@ def synthesize(
     text = write_group(forms, names, capture.subject)
     with tempfile.TemporaryDirectory() as folder:
         path = write_text(Path(folder) / names.file, text)
-        matched = match_groups(capture, graphs, groups_of_file(path))
+        matched = Matched(match_groups(capture, groups_of_file(path), window, tolerates=(MisuseError,)))
     regions = [region for form in forms for region in form.regions]
     taking = [hit for hit in _hits_of(regions, matched) if hit is not None]
     taken = tuple((form.cls, None if form.taken is None else str(form.taken)) for form in forms)

@@ -12,12 +12,12 @@ from fusionkit.capture.capturing import capture_graphs
 from fusionkit.capture.sources import module_path
 from fusionkit.cli import main
 from fusionkit.errors import MisuseError
-from fusionkit.match.matching import match_capture
+from fusionkit.match.matching import Matching, match_subject
 from fusionkit.match.repairing import synthesis
-from fusionkit.match.repairing.proof import Matched
 from fusionkit.match.repairing.synthesis import synthesize
 from fusionkit.match.repairing.synthesis_ops import FORMS
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
+from fusionkit.patterns import PatternBase
 from fusionkit.subjects.build import Subject
 
 
@@ -111,8 +111,9 @@ class TestChosenSites:
             synthesize(llama, "x", nodes=["arange"])
 
     def test_a_file_that_misses_a_chosen_site_is_not_written(self, llama, tmp_path, monkeypatch, capsys):
-        missing = Matched({}, (), {}, {"APattern": "pattern APattern: too odd"})
-        monkeypatch.setattr(synthesis, "match_groups", lambda *_: missing)
+        unusable = {PatternBase: MisuseError("pattern APattern: too odd")}
+        missing = Matching(llama, "before-freezing", {}, (), unusable=unusable)
+        monkeypatch.setattr(synthesis, "match_groups", lambda *_, **__: missing)
         out = tmp_path / "a_pattern.py"
         report = synthesize(llama, "a", nodes=["mul_4"])
         assert report.reason.endswith("0 of 1 chosen sites and misses 'mul_4': pattern APattern: too odd")
@@ -147,7 +148,7 @@ class TestReplacement:
 
         capture = compiled(subject, plain=True).capture()
         config = CompilationConfig(fusion_patterns=select_patterns((pattern,)))
-        match = match_capture(capture, config).of(pattern)[0]
+        match = match_subject(capture, config).of(pattern)[0]
         report = synthesize(capture, "own", nodes=match.nodes)
         assert report.hits == report.sites > 0
         assert op in report.text
