@@ -38,14 +38,14 @@ class _Call:
     environment: dict[str, str]
 
 
-def main(control: socket.socket, modules: Sequence[str], prepare: str) -> int:
+def main(control: socket.socket, modules: Sequence[str], prepare: Sequence[Any]) -> int:
     """Serve until the other end of the socket is closed; in a child, the exit code of its call."""
     set_child_subreaper()
     if sys.platform == "linux":
         for name in modules:
             importlib.import_module(name)
         if prepare:
-            _function(prepare)()
+            _function(prepare[0])(*prepare[1:])
         threads = len(os.listdir("/proc/self/task"))
         if threads > 1:
             sys.exit(

@@ -74,10 +74,14 @@ class ForkServer:
     """
 
     def __init__(
-        self, modules: Sequence[str], *, prepare: str = "", environment: Mapping[str, str] | None = None
+        self,
+        modules: Sequence[str],
+        *,
+        prepare: Sequence[Any] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`prepare`: "module:function", called without arguments after the imports."""
-        self._plan = json.dumps({"modules": list(modules), "prepare": prepare})
+        """`prepare`: "module:function", called after the imports, and its arguments, in JSON types."""
+        self._plan = json.dumps({"modules": list(modules), "prepare": list(prepare)})
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None

@@ -29,6 +29,15 @@ from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit/run/1"
 
+# What the notebooks of phases 1 to 7 import, and what their compiles do.
+_NOTEBOOK_MODULES = (
+    "fusionkit.phases.analyze",
+    "fusionkit.phases.integrate",
+    "fusionkit.phases.mismatch",
+    "fusionkit.widgets.views",
+    "torch._inductor.compile_fx",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseOutcome:
@@ -146,7 +155,9 @@ def _run_steps(
 ) -> RunResult:
     from fusionkit.execution.kernel import kernel_server  # the extra `notebooks`, which the plan has checked
 
-    with kernel_server() as server:
+    on_cpu = all(step.parameters.get("target") == "cpu" for step in plan.steps)
+    subject = str(plan.steps[0].parameters.get("subject", "")) if plan.steps else ""
+    with kernel_server(_NOTEBOOK_MODULES if on_cpu else (), subject) as server:
         phases = _outcomes(plan, ledger, kept, limits, progress, server)
     not_run = tuple(step.name for step in plan.steps[len(phases) :])
     return RunResult(plan.run_dir, tuple(phases), not_run, strict)

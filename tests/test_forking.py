@@ -65,7 +65,7 @@ KIT = """
 import os, sys
 from pathlib import Path
 from test_forking import ForkServer, sleepers
-with ForkServer(["forked_module"], prepare="forked_module:prepare") as server:
+with ForkServer(["forked_module"], prepare=["forked_module:prepare"]) as server:
     sleepers(server, Path(sys.argv[1]))
     os.kill(os.getpid(), 9)
 """
@@ -75,7 +75,7 @@ with ForkServer(["forked_module"], prepare="forked_module:prepare") as server:
 def server(tmp_path, monkeypatch):
     (tmp_path / "forked_module.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    with ForkServer(["forked_module"], prepare="forked_module:prepare") as server:
+    with ForkServer(["forked_module"], prepare=["forked_module:prepare"]) as server:
         yield server
 
 

@@ -5,15 +5,18 @@ It is forked from a process that has imported ipykernel and torch, which takes l
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
+from fusionkit.errors import FusionKitError
 from fusionkit.forking import ForkedProcess, ForkServer
 from fusionkit.processes import BACKEND_AUTOLOAD
 
@@ -22,11 +25,31 @@ KERNEL_LOG = "kernel.log"
 _LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, unix(7)), 103 on macOS
 
 
-def kernel_server() -> ForkServer:
-    """What forks kernels: ipykernel and torch are imported there, and no target is chosen yet."""
+def kernel_server(cpu_modules: Sequence[str] = (), subject: str = "") -> ForkServer:
+    """What forks kernels: ipykernel and torch are imported there.
+
+    With `cpu_modules` every kernel runs target cpu: these modules and the classes of `subject` are imported too.
+    Without, no target is chosen yet.
+    """
     return ForkServer(
-        ["ipykernel.kernelapp", "ipykernel.zmqshell", "torch"], environment={BACKEND_AUTOLOAD: "0"}
+        ["ipykernel.kernelapp", "ipykernel.zmqshell", "torch"],
+        prepare=["fusionkit.execution.kernel:prepare_cpu", list(cpu_modules), subject] if cpu_modules else (),
+        environment={BACKEND_AUTOLOAD: "0"},
     )
+
+
+def prepare_cpu(modules: Sequence[str], subject: str) -> None:
+    """Choose target cpu, import `modules` and a subject of the table; an error is left for the notebook to report."""
+    from fusionkit.npu.target import use_target
+    from fusionkit.subjects.build import import_class
+    from fusionkit.subjects.table import SUBJECTS
+
+    with contextlib.suppress(FusionKitError, ImportError):
+        use_target("cpu")
+        for name in modules:
+            importlib.import_module(name)
+        if subject in SUBJECTS:
+            import_class(SUBJECTS[subject].model, subject)
 
 
 def kernel_manager_class(

@@ -40,7 +40,7 @@ _LAST_LINE = 300  # characters of a crashed process's last line that a reason qu
 def proof_server() -> ForkServer:
     """What forks the processes of proofs: torch, the kit's own code and target cpu are in place there."""
     worker = "fusionkit.identify.proving.worker"
-    return ForkServer([worker], prepare=f"{worker}:prepare", environment={BACKEND_AUTOLOAD: "0"})
+    return ForkServer([worker], prepare=[f"{worker}:prepare"], environment={BACKEND_AUTOLOAD: "0"})
 
 
 def prove(
