@@ -87,7 +87,7 @@ for _kind in (str, int, float, bool):
     _CONVERTER.register_structure_hook(_kind, _exactly)
 _CONVERTER.register_unstructure_hook_func(is_dataclass, _encode)
 _CONVERTER.register_unstructure_hook_func(
-    lambda kind: isinstance(kind, type) and issubclass(kind, Result), lambda value: value.to_dict()
+    lambda kind: hasattr(kind, "to_dict"), lambda value: value.to_dict()
 )
 _CONVERTER.register_unstructure_hook(StrEnum, lambda value: value.value)
 _CONVERTER.register_unstructure_hook(Path, str)

@@ -61,10 +61,18 @@ def test_a_method_of_its_own_is_used_inside_another_result() -> None:
             return Result.to_dict(self) | {"twice": 2 * self.number}
 
     @dataclass(frozen=True, slots=True)
+    class Foreign:
+        number: int
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"half": self.number / 2}
+
+    @dataclass(frozen=True, slots=True)
     class Outer(Result):
-        inner: Special | None
+        inner: Special | Foreign | None
 
     assert Outer(Special(2)).to_dict() == {"inner": {"number": 2, "twice": 4}}
+    assert Outer(Foreign(2)).to_dict() == {"inner": {"half": 1.0}}
     assert Outer(None).to_dict() == {"inner": None}
 
 

@@ -65,6 +65,21 @@ def test_the_kernel_is_this_interpreter_with_the_parameters_and_no_user_settings
     assert capfd.readouterr() == ("", "")
 
 
+def test_kernels_on_cpu_start_with_the_modules_and_the_subject_imported(investigation: Any) -> None:
+    cell = """\
+import sys
+from fusionkit.npu.target import current_target
+ready = ("fusionkit.phases.study", "diffusers.models.transformers.transformer_flux")
+print(current_target(), *(name in sys.modules for name in ready), "fusionkit.phases.unit" in sys.modules)
+"""
+    source = investigation.add("01_ready", cell, last=False)
+    partial = source.parent / "partial.ipynb"
+    with kernel_server(["fusionkit.phases.study"], "flux") as server:
+        node = execute_notebook(source, partial, {}, Limits(60), lambda cell, cells: None, server)
+    assert texts(node) == "cpu True True False\n"
+    assert texts(execute(source)) == "None False False False\n"
+
+
 @pytest.mark.parametrize(
     ("cell", "kind", "told"),
     [
