@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import torch
+import torch.fx
 
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_target, use_target
@@ -20,6 +21,7 @@ NPU_SLOT = "privateuseone"
 
 # torch drops an op when its Library object dies, and a guard when its Python object does.
 _KEPT: list[Any] = []
+_COMPOSITES: dict[Any, Any] = {}
 
 
 def define_missing_ops(schemas: Mapping[str, str]) -> list[str]:
@@ -60,24 +62,37 @@ def device_name(device: torch.device) -> str:
     return str(device).replace(NPU_SLOT, "npu")
 
 
-def keep_composites(ops: Iterable[Any]) -> None:
-    """Keep composite aten ops undecomposed on the bare PrivateUse1 slot, as on the device that the graph is from.
+def keep_composites(nodes: Iterable[torch.fx.Node]) -> None:
+    """Keep the composite aten ops of these nodes, and no others, undecomposed on the bare PrivateUse1 slot.
 
     torch_npu has its own kernel for aten.matmul, for example: a linear on npu is traced as t and matmul, elsewhere
-    as t, view and mm. A pattern traces the same way here once the slot has a kernel; that kernel is never called.
+    as t, view and mm. A pattern traces as its graph does once the slot has a kernel; that kernel is never called.
+    Called before patterns are traced for a graph, since the graph before it may be of another torch_npu.
     """
     if torch._C._get_privateuse1_backend_name() != NPU_SLOT:
         return
+    wanted = {node.target for node in nodes if stands_on_slot(node) and _is_composite(node.target)}
+    for op in _COMPOSITES.keys() - wanted:
+        _COMPOSITES.pop(op)._destroy()
+        op._dispatch_cache.clear()
+    for op in wanted - _COMPOSITES.keys():
+        _COMPOSITES[op] = library = torch.library.Library("aten", "IMPL")
+        library.impl(op.name().removeprefix("aten::"), _never, "PrivateUse1")
+        op._dispatch_cache.clear()  # an earlier call may have cached its decomposition
+
+
+def stands_on_slot(node: torch.fx.Node) -> bool:
+    """Whether the node's value is a tensor on the bare slot."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.device.type == NPU_SLOT
+
+
+def _is_composite(op: Any) -> bool:
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
+        return False
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    for op in dict.fromkeys(ops):
-        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
-            continue
-        name = op.name()
-        if has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "PrivateUse1"):
-            library: Any = torch.library.Library("aten", "IMPL")
-            library.impl(name.removeprefix("aten::"), _never, "PrivateUse1")
-            op._dispatch_cache.clear()  # an earlier call may have cached its decomposition
-            _KEPT.append(library)
+    own = has_kernel(op.name(), "PrivateUse1") and op not in _COMPOSITES
+    return bool(has_kernel(op.name(), "CompositeImplicitAutograd")) and not own
 
 
 def _never(*_: Any, **__: Any) -> NoReturn:

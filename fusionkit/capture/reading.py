@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from fusionkit.capture.capsule import SCHEMA
 from fusionkit.capture.counted import read_counts
-from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, keep_composites
+from fusionkit.capture.foreign import NPU_SLOT, define_missing_ops, stands_on_slot
 from fusionkit.capture.graphs import Capture, CapturedGraph, GraphKey
 from fusionkit.capture.literals import decode
 from fusionkit.errors import MisuseError
@@ -58,10 +58,8 @@ def read_capsule(path: Path) -> Capture:
 def _read_capture(data: dict[str, Any]) -> Capture:
     reading = define_missing_ops(data.get("ops", {}))
     graphs = tuple(_read_graph(graph, data.get("symbols", {})) for graph in data["graphs"])
-    targets = [node.target for graph in graphs for node in graph.nodes if _stands_on_slot(node)]
-    if targets:
+    if any(stands_on_slot(node) for graph in graphs for node in graph.nodes):
         reading.append(f"device npu is read as {NPU_SLOT}, its slot in a torch without torch_npu")
-        keep_composites(targets)
     return Capture(
         subject=str(data["subject"]),
         target=str(data["target"]),
@@ -78,11 +76,6 @@ def _read_capture(data: dict[str, Any]) -> Capture:
         torch_version=str(data["torch"]),
         reading=tuple(reading),
     )
-
-
-def _stands_on_slot(node: torch.fx.Node) -> bool:
-    value = node.meta["val"]
-    return isinstance(value, torch.Tensor) and value.device.type == NPU_SLOT
 
 
 def resolve_target(op: str, name: str) -> Any:

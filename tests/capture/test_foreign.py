@@ -83,14 +83,28 @@ def traced(fn, device):
         return {str(node.target) for node in make_fx(fn)(x).graph.nodes if node.op == "call_function"}
 
 
+def nodes_of(device, *targets):
+    """Nodes with a tensor on the device."""
+    graph = torch.fx.Graph()
+    for target in targets:
+        node = graph.call_function(target) if callable(target) else graph.placeholder(target)
+        with FakeTensorMode():
+            node.meta["val"] = torch.empty(2, device=device)
+    return graph.nodes
+
+
 def test_a_composite_op_that_the_device_left_whole_is_traced_whole_on_its_slot_only():
     def linear(x):
         return F.linear(x[..., :4], x[0])
 
-    slot = npu_device("npu")
-    keep_composites(
-        [torch.ops.aten.matmul.default, torch.ops.aten.mul.Tensor, "x", torch.ops.aten.matmul.default]
-    )
+    slot, aten = npu_device("npu"), torch.ops.aten
+    keep_composites(nodes_of(slot, "x", aten.matmul.default, aten.mul.Tensor, aten.matmul.default))
+    assert "aten.matmul.default" in traced(linear, slot)
+    keep_composites(nodes_of(slot, "x", aten.linear.default))
+    assert "aten.linear.default" in traced(linear, slot)
+    keep_composites(nodes_of("cpu", "x", aten.matmul.default))
+    assert "aten.mm.default" in traced(linear, slot)
+    keep_composites(nodes_of(slot, "x", aten.matmul.default))
     assert "aten.matmul.default" in traced(linear, slot)
     assert "aten.mm.default" in traced(linear, "cpu")
     assert torch.equal(F.linear(torch.eye(3)[None], torch.eye(3)), torch.eye(3)[None])
