@@ -71,7 +71,7 @@ def keep_composites(nodes: Iterable[torch.fx.Node]) -> None:
     """
     if torch._C._get_privateuse1_backend_name() != NPU_SLOT:
         return
-    wanted = {node.target for node in nodes if stands_on_slot(node) and _is_composite(node.target)}
+    wanted: set[Any] = {node.target for node in nodes if stands_on_slot(node) and _is_composite(node.target)}
     for op in _COMPOSITES.keys() - wanted:
         _COMPOSITES.pop(op)._destroy()
         op._dispatch_cache.clear()
