@@ -48,7 +48,7 @@ class PatternMatchPass:
         *,
         rewrite: bool = True,
     ) -> None:
-        self._trace = make_tracer(dict(decompositions))
+        self._trace = make_tracer(decompositions)
         self._rewrite = rewrite
         self._log = _Log()
         self._passes = {name: self._matcher(name, group, device) for name, group in groups.items()}

@@ -13,11 +13,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
 from fusionkit.numeric.samples import as_gains
-from fusionkit.passes.tracing import TraceFunction, remembering, require_searchable, unlogged_retraces
+from fusionkit.passes.tracing import (
+    TraceFunction,
+    form_of,
+    remembering,
+    require_searchable,
+    searched_graphs,
+    unlogged_retraces,
+)
 from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
 
 PatternClass = type[PatternBase]
+_OWN_PATTERNS = "fusionkit.patterns."
 
 
 class UnmatchableError(MisuseError):
@@ -45,14 +53,20 @@ def register_pattern(
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
     arguments = bind_arguments(pattern, inputs, scalars)
+    module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
+    lasting = (
+        module.startswith(_OWN_PATTERNS) and device == "cpu"
+    )  # elsewhere composite ops depend on the graph
+    searched = searched_graphs(trace) if lasting else {}
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
-            require_searchable(name, pattern.pattern, arguments)
+            if (pattern.pattern, form_of(list(arguments.values()))) not in searched:
+                require_searchable(name, pattern.pattern, arguments)
             entry = register_replacement(
                 pattern.pattern,
                 pattern.replacement,
                 inputs,
-                remembering(bounded, pattern.pattern),
+                remembering(bounded, pattern.pattern, searched),
                 into,
                 extra_check=lambda match: check(pattern, match),
                 scalar_workaround=scalars,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,15 +24,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusionkit.errors import MisuseError
 
 TraceFunction = Callable[..., torch.fx.GraphModule]
+Graphs = dict[Any, torch.fx.GraphModule]
 
 
-def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
-    """A trace function for register_replacement that uses exactly `table`, even an empty one.
+def make_tracer(table: Mapping[Any, Callable[..., Any]], *, sources: bool = False) -> TraceFunction:
+    """A trace function for register_replacement that uses exactly `table`, even an empty one; equal tables share it.
 
     torch's own `fwd_only` takes the table from a callable, and on some versions an empty table becomes Inductor's
     default: the pattern then has prims that the model's graph does not have. Mutations are functionalised, as AOT
     autograd does for the model. `sources` records the source line of each node, which takes longer.
     """
+    return _tracer(tuple(table.items()), sources)
+
+
+@functools.cache
+def _tracer(rows: tuple[tuple[Any, Callable[..., Any]], ...], sources: bool) -> TraceFunction:
+    table = dict(rows)
 
     def trace(fn: Callable[..., Any], args: Sequence[Any], **_: Any) -> torch.fx.GraphModule:
         with torch.no_grad(), enable_python_dispatcher(), contextlib.ExitStack() as stack:
@@ -49,24 +57,44 @@ def make_tracer(table: dict[Any, Callable[..., Any]], *, sources: bool = False) 
     return trace
 
 
-def remembering(trace: TraceFunction, search: Callable[..., Any]) -> TraceFunction:
+@functools.cache
+def searched_graphs(_trace: TraceFunction) -> Graphs:
+    """The graphs of the kit's own search functions on cpu, which are the same for every pass: (function, form) -> graph."""
+    return {}
+
+
+def remembering(
+    trace: TraceFunction, search: Callable[..., Any], searched: Graphs | None = None
+) -> TraceFunction:
     """`trace` with a cache: one trace of a function for each form of its arguments (shapes, strides, dtypes, numbers).
 
     torch traces the search function `search` and its replacement again at every site, and sites of one form give
     the same graph. The graph of `search` is only read, so the cached one is returned; any other is returned as a
-    copy with its own metadata, since its nodes are inserted into the model's graph.
+    copy with its own metadata, since its nodes are inserted into the model's graph. `searched` keeps the graphs of
+    `search` beyond this function.
     """
-    known: dict[Any, torch.fx.GraphModule] = {}
+    known: Graphs = {}
+    of_search = known if searched is None else searched
 
     def traced(fn: Callable[..., Any], args: Sequence[Any], **keywords: Any) -> torch.fx.GraphModule:
         form = form_of(args)
         if form is None:
             return trace(fn, args, **keywords)
-        if (fn, form) not in known:
-            known[fn, form] = trace(fn, args, **keywords)
-        return known[fn, form] if fn is search else _copied(known[fn, form], args)
+        graphs = of_search if fn is search else known
+        if (fn, form) not in graphs:
+            graphs[fn, form] = trace(fn, args, **keywords)
+            if graphs is searched:
+                _drop_values(graphs[fn, form])
+        return graphs[fn, form] if fn is search else _copied(graphs[fn, form], args)
 
     return traced
+
+
+def _drop_values(module: torch.fx.GraphModule) -> None:
+    """Let go of the fake tensors of the compile that a graph was traced in."""
+    for node in module.graph.nodes:
+        node.meta.pop("val", None)
+        node.meta.pop("tensor_meta", None)
 
 
 def _copied(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
