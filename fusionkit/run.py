@@ -29,6 +29,8 @@ from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit/run/1"
 
+# Targets that start no thread, so that a process that has chosen one can be forked.
+_WITHOUT_DEVICE = ("cpu", "npu-dry")
 # What the notebooks of phases 1 to 7 import, and what their compiles do.
 _NOTEBOOK_MODULES = (
     "fusionkit.phases.analyze",
@@ -155,9 +157,10 @@ def _run_steps(
 ) -> RunResult:
     from fusionkit.execution.kernel import kernel_server  # the extra `notebooks`, which the plan has checked
 
-    on_cpu = all(step.parameters.get("target") == "cpu" for step in plan.steps)
-    subject = str(plan.steps[0].parameters.get("subject", "")) if plan.steps else ""
-    with kernel_server(_NOTEBOOK_MODULES if on_cpu else (), subject) as server:
+    chosen = {(step.parameters.get("target"), str(step.parameters.get("subject"))) for step in plan.steps}
+    target, subject = chosen.pop() if len(chosen) == 1 else (None, "")
+    ready = (target, _NOTEBOOK_MODULES, subject) if target in _WITHOUT_DEVICE else ()
+    with kernel_server(*ready) as server:
         phases = _outcomes(plan, ledger, kept, limits, progress, server)
     not_run = tuple(step.name for step in plan.steps[len(phases) :])
     return RunResult(plan.run_dir, tuple(phases), not_run, strict)

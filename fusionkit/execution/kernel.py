@@ -25,27 +25,27 @@ KERNEL_LOG = "kernel.log"
 _LONGEST_IPC_FOLDER = 80  # a socket's path has at most 107 characters (Linux, unix(7)), 103 on macOS
 
 
-def kernel_server(cpu_modules: Sequence[str] = (), subject: str = "") -> ForkServer:
+def kernel_server(target: str = "", modules: Sequence[str] = (), subject: str = "") -> ForkServer:
     """What forks kernels: ipykernel and torch are imported there.
 
-    With `cpu_modules` every kernel runs target cpu: these modules and the classes of `subject` are imported too.
-    Without, no target is chosen yet.
+    With `target` every kernel runs that target; it is chosen there, and `modules` and the class of `subject`, if it is
+    one of the table, are imported. Without, no target is chosen yet.
     """
     return ForkServer(
         ["ipykernel.kernelapp", "ipykernel.zmqshell", "torch"],
-        prepare=["fusionkit.execution.kernel:prepare_cpu", list(cpu_modules), subject] if cpu_modules else (),
+        prepare=["fusionkit.execution.kernel:prepare", target, list(modules), subject] if target else (),
         environment={BACKEND_AUTOLOAD: "0"},
     )
 
 
-def prepare_cpu(modules: Sequence[str], subject: str) -> None:
-    """Choose target cpu, import `modules` and a subject of the table; an error is left for the notebook to report."""
+def prepare(target: str, modules: Sequence[str], subject: str) -> None:
+    """Choose the target, import `modules` and the class of a subject; an error is left for the notebook to report."""
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.build import import_class
     from fusionkit.subjects.table import SUBJECTS
 
     with contextlib.suppress(FusionKitError, ImportError):
-        use_target("cpu")
+        use_target(target)
         for name in modules:
             importlib.import_module(name)
         if subject in SUBJECTS:

@@ -74,7 +74,7 @@ print(current_target(), *(name in sys.modules for name in ready), "fusionkit.pha
 """
     source = investigation.add("01_ready", cell, last=False)
     partial = source.parent / "partial.ipynb"
-    with kernel_server(["fusionkit.phases.study"], "flux") as server:
+    with kernel_server("cpu", ["fusionkit.phases.study"], "flux") as server:
         node = execute_notebook(source, partial, {}, Limits(60), lambda cell, cells: None, server)
     assert texts(node) == "cpu True True False\n"
     assert texts(execute(source)) == "None False False False\n"
