@@ -25,7 +25,6 @@ from fusionkit.pattern_files.time_limit import own_code, place_of, within_limits
 from fusionkit.patterns.pattern_base import PatternBase
 
 PatternClass = type[PatternBase]
-_OWN_PATTERNS = "fusionkit.patterns."
 
 
 class UnmatchableError(MisuseError):
@@ -53,11 +52,7 @@ def register_pattern(
     name = name_of(pattern)
     bounded = _BoundedTrace(trace, name)
     arguments = bind_arguments(pattern, inputs, scalars)
-    module = getattr(pattern.pattern, "__globals__", {}).get("__name__", "")
-    lasting = (
-        module.startswith(_OWN_PATTERNS) and device == "cpu"
-    )  # elsewhere composite ops depend on the graph
-    searched = searched_graphs(trace) if lasting else {}
+    searched = searched_graphs(trace, pattern.pattern, device)
     try:
         with mode, unlogged_retraces(), within_limits(f"pattern {name}: tracing it"):
             if (pattern.pattern, form_of(list(arguments.values()))) not in searched:

@@ -57,9 +57,17 @@ def _tracer(rows: tuple[tuple[Any, Callable[..., Any]], ...], sources: bool) -> 
     return trace
 
 
+def searched_graphs(trace: TraceFunction, search: Callable[..., Any], device: str) -> Graphs:
+    """Where graphs of a search function are kept: for the process if they never change, else for one pass.
+
+    Those of the kit's own never change on cpu. On other devices composite ops depend on the graph that is matched.
+    """
+    module = getattr(search, "__globals__", {}).get("__name__", "")
+    return _lasting(trace) if device == "cpu" and module.startswith("fusionkit.patterns.") else {}
+
+
 @functools.cache
-def searched_graphs(_trace: TraceFunction) -> Graphs:
-    """The graphs of the kit's own search functions on cpu, which are the same for every pass: (function, form) -> graph."""
+def _lasting(_trace: TraceFunction) -> Graphs:
     return {}
 
 

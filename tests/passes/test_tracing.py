@@ -60,7 +60,11 @@ def test_the_kits_own_search_functions_are_traced_once_in_a_process_and_others_f
     entries = [match_pass_for(groups, "none").entries("gelu") for _ in range(3)]
     assert entries == [len(groups["gelu"])] * 3
     assert calls == [pattern.pattern for pattern in groups["gelu"]]
-    values = [node.meta for graph in searched_graphs(traced).values() for node in graph.graph.nodes]
+    values = [
+        node.meta
+        for graph in searched_graphs(traced, first.pattern, "cpu").values()
+        for node in graph.graph.nodes
+    ]
     assert values
     assert not any("val" in meta for meta in values)
     calls.clear()
