@@ -90,7 +90,7 @@ def test_it_prints_and_looks_for_torch_npu_without_harm(proof_of, capfd):
 )
 def test_an_original_that_cannot_be_imported_is_inconclusive(proof_of, harm, reason):
     text = source(ORIGINAL, harm)
-    limit = 12.0 if "while" in harm else 120.0
+    limit = 6.0 if "while" in harm else 120.0
     (proof,) = proof_of(text, text, time_limit_s=limit)
     assert proof.verdict is Verdict.INCONCLUSIVE
     assert reason in proof.reason

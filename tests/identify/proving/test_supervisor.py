@@ -61,7 +61,7 @@ def alive(pid: int) -> bool:
 )
 def test_children_in_sessions_of_their_own_end_with_the_proof(tmp_path, end, reason):
     text = textwrap.dedent(MODEL).format(folder=tmp_path, end=end)
-    (proof,) = prove_texts(tmp_path, text, "npu_rms_norm", text, time_limit_s=25.0)
+    (proof,) = prove_texts(tmp_path, text, "npu_rms_norm", text, time_limit_s=10.0)
     assert proof.verdict is Verdict.INCONCLUSIVE
     assert reason in proof.reason
     pids = [int((tmp_path / name).read_text()) for name in ("own-session", "daemon")]
