@@ -150,6 +150,10 @@ def answer_of(path: Path) -> Any:
     """The parsed answer without times."""
     text = path.read_text("utf-8")
     values = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+    if isinstance(values, list) and values and "case" in values[0]:
+        values.sort(
+            key=lambda row: str(row["case"])
+        )  # the rows of explain_misses.py come as their processes end
     return without_times(values)
 
 
