@@ -80,6 +80,10 @@ REWORDED: tuple[tuple[str, str], ...] = (
         "neither run has a copy kernel",
     ),
     (
+        "{} regimes pass",
+        "{} sets of inputs pass",
+    ),
+    (
         "cannot be told",
         "unknown",
     ),

@@ -127,7 +127,7 @@ def replay_site(
     regimes = (_judge(compare, _run(original, replacement, [inputs]), "own", None, known), *drawn)
     verdict = combine(regime.verdict for regime in regimes)
     deciding = next(regime for regime in regimes if regime.verdict is verdict)
-    reason = f"{len(regimes)} regimes pass" if verdict else f"{deciding.regime}: {deciding.reason}"
+    reason = f"{len(regimes)} sets of inputs pass" if verdict else f"{deciding.regime}: {deciding.reason}"
     gate = None if dtype_gate is None else str(dtype_gate)
     return SiteReplay(name, verdict, reason, seed, chosen, gate, regimes)
 

@@ -284,7 +284,9 @@ class _Search:
                 if possible:
                     reason = f"{bound} stands in one side alone; no value {side} it"
                     return self._result(Verdict.INCONCLUSIVE, reason)
-        counts = f"{len(self.judged['regimes'])} regimes of {len(self.judged['arguments'])} arguments"
+        counts = (
+            f"{len(self.judged['regimes'])} kinds of inputs for {len(self.judged['arguments'])} arguments"
+        )
         return self._result(Verdict.PASS, f"no counterexample in {counts}")
 
     def _result(self, verdict: Verdict, reason: str, counterexample: Counterexample | None = None) -> Search:

@@ -35,7 +35,7 @@ def test_regimes_and_record() -> None:
         "mean_square=0.01",
         "mean_square=1e-05",
     ]
-    assert (found.verdict, found.reason, bool(found)) == (Verdict.PASS, "4 regimes pass", True)
+    assert (found.verdict, found.reason, bool(found)) == (Verdict.PASS, "4 sets of inputs pass", True)
     assert found.activations == (0,)
     assert all(regime.comparison and regime.comparison.has_reference for regime in found.regimes)
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
