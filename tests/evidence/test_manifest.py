@@ -96,6 +96,15 @@ def test_a_manifest_that_is_no_object_is_not_sealed(tmp_path: Path, text: str) -
     assert "not a manifest of schema" in verify_evidence(tmp_path).findings[0].what
 
 
+def test_a_notebook_without_a_number_is_listed(tmp_path: Path) -> None:
+    run = NotebookRun("y", 1, "k", 0, "PASS", "s", "e", ())
+    write_manifest(tmp_path, manifest(selected=("x",), notebooks=(run,)))
+    assert [(row.notebook, row.verdict) for row in run_status(tmp_path).rows] == [
+        ("x", "did not run"),
+        ("y", "left no phase"),
+    ]
+
+
 def test_files_of_a_folder_are_all_but_the_manifest_and_checkpoints(tmp_path: Path) -> None:
     for name in (
         "a.txt",
