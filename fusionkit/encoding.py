@@ -92,6 +92,7 @@ def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
 _CONVERTER = Converter()
 for _kind in (str, int, float, bool):
     _CONVERTER.register_structure_hook(_kind, _exactly)
+_CONVERTER.register_structure_hook(StrEnum, lambda value, kind: kind(value))
 _CONVERTER.register_structure_hook_func(
     lambda kind: getattr(kind, "__origin__", None) is tuple and get_args(kind)[1:] == (...,), _tuple
 )

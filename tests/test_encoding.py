@@ -82,10 +82,11 @@ class Row:
     count: int
     shelves: tuple[Shelf, ...] = ()
     words: tuple[str, ...] | None = ()
+    verdict: Verdict = Verdict.PASS
 
 
 def test_decoding_gives_back_what_was_encoded() -> None:
-    row = Row("x", 2, (Shelf(1.0, "a"),), ("b", "c"))
+    row = Row("x", 2, (Shelf(1.0, "a"),), ("b", "c"), Verdict.FAIL)
     assert decode(Row, plain(row), "file.json") == row
     assert decode(dict[str, Row], {"x": plain(row)}, "file.json") == {"x": row}
 
@@ -109,6 +110,10 @@ def test_decoding_gives_back_what_was_encoded() -> None:
         ({"name": "x", "count": 1, "shelves": None}, "file.json: list is expected, not NoneType @ $.shelves"),
         ({"name": "x", "count": 1, "words": ["a", 3]}, "file.json: str is expected, not int @ $.words[1]"),
         ({"name": "x", "count": 1, "words": "01_a"}, "file.json: list is expected, not str @ $.words"),
+        (
+            {"name": "x", "count": 1, "verdict": "fine"},
+            "file.json: invalid value for type, expected Verdict @ $.verdict",
+        ),
         ([], "file.json: a JSON object is expected, not list"),
         (None, "file.json: a JSON object is expected, not NoneType"),
     ],
