@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from cattrs import BaseValidationError, Converter, transform_error
 from cattrs.v import format_exception
@@ -82,9 +82,20 @@ def _exactly(value: Any, kind: type) -> Any:
     return value
 
 
+def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+    """A list as a tuple; cattrs would make one of a text's letters and of an object's keys too."""
+    _exactly(value, list)
+    items: Any = list[get_args(kind)[0]]  # type: ignore[misc]
+    return tuple(_CONVERTER.structure(value, items))
+
+
 _CONVERTER = Converter()
 for _kind in (str, int, float, bool):
     _CONVERTER.register_structure_hook(_kind, _exactly)
+_CONVERTER.register_structure_hook(StrEnum, lambda value, kind: kind(value))
+_CONVERTER.register_structure_hook_func(
+    lambda kind: getattr(kind, "__origin__", None) is tuple and get_args(kind)[1:] == (...,), _tuple
+)
 _CONVERTER.register_unstructure_hook_func(is_dataclass, _encode)
 _CONVERTER.register_unstructure_hook_func(
     lambda kind: hasattr(kind, "to_dict"), lambda value: value.to_dict()

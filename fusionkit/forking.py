@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 from fusionkit.errors import RunBrokenError
 from fusionkit.fork_server import GRACE_S
-from fusionkit.processes import module_command
+from fusionkit.processes import ending, module_command
 
 _START_LIMIT_S = 300.0
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # numpy's threads start as it is imported
@@ -173,20 +173,31 @@ class ForkServer:
                 start_new_session=True,
             )
             there.close()
-            ready: bool | bytes = False
+            answers, ready = False, b""
             try:
-                ready = _readable(here.fileno(), _START_LIMIT_S) and here.recv(1)
+                answers = _readable(here.fileno(), _START_LIMIT_S)
+                ready = here.recv(1) if answers else b""
             finally:
                 if not ready:
-                    process.kill()
-                    process.wait()
                     here.close()
+                    end = _end(process, GRACE_S if answers else 0.0)
             if ready:
                 return process, here
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").split("\n")
         why = next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
-        raise RunBrokenError(f"the process that forks others does not start: {why}")
+        raise RunBrokenError(f"the process that forks others does not start ({end}): {why}")
+
+
+def _end(process: subprocess.Popen[bytes], grace_s: float) -> str:
+    """How a process ends of itself within so many seconds, in words; it is killed where it does not."""
+    try:
+        return ending(process.wait(grace_s))
+    except subprocess.TimeoutExpired:
+        return "not ready in time, and killed"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _readable(descriptor: int, timeout: float | None) -> bool:

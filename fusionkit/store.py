@@ -62,14 +62,16 @@ def without_keys(value: Any, unit: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises MisuseError naming the file and the line when it cannot be read."""
+    """Read a JSON file. Raises MisuseError naming the file and the line when it cannot be read, or not written again."""
     try:
-        return json.loads(path.read_text("utf-8"))
+        value = json.loads(path.read_text("utf-8"))
+        to_json(value, indent=None).encode("utf-8")  # json reads NaN, 1e999 and half a surrogate pair too
     except OSError as error:
         raise MisuseError(f"{path}: cannot read ({error.strerror or error})") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise MisuseError(f"{path}{where}: not JSON ({error}); write it again with fusionkit") from error
+    return value
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -81,10 +81,12 @@ class Row:
     name: str
     count: int
     shelves: tuple[Shelf, ...] = ()
+    words: tuple[str, ...] | None = ()
+    verdict: Verdict = Verdict.PASS
 
 
 def test_decoding_gives_back_what_was_encoded() -> None:
-    row = Row("x", 2, (Shelf(1.0, "a"),))
+    row = Row("x", 2, (Shelf(1.0, "a"),), ("b", "c"), Verdict.FAIL)
     assert decode(Row, plain(row), "file.json") == row
     assert decode(dict[str, Row], {"x": plain(row)}, "file.json") == {"x": row}
 
@@ -99,6 +101,18 @@ def test_decoding_gives_back_what_was_encoded() -> None:
         (
             {"name": "x", "count": 1, "shelves": [{"width_us": "1"}]},
             "file.json: float is expected, not str @ $.shelves[0].width_us",
+        ),
+        (
+            {"name": "x", "count": 1, "shelves": "01_a"},
+            "file.json: list is expected, not str @ $.shelves",
+        ),
+        ({"name": "x", "count": 1, "shelves": {}}, "file.json: list is expected, not dict @ $.shelves"),
+        ({"name": "x", "count": 1, "shelves": None}, "file.json: list is expected, not NoneType @ $.shelves"),
+        ({"name": "x", "count": 1, "words": ["a", 3]}, "file.json: str is expected, not int @ $.words[1]"),
+        ({"name": "x", "count": 1, "words": "01_a"}, "file.json: list is expected, not str @ $.words"),
+        (
+            {"name": "x", "count": 1, "verdict": "fine"},
+            "file.json: invalid value for type, expected Verdict @ $.verdict",
         ),
         ([], "file.json: a JSON object is expected, not list"),
         (None, "file.json: a JSON object is expected, not NoneType"),

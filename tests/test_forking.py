@@ -202,14 +202,28 @@ THREAD = "import threading\nthreading.Thread(target=time.sleep, args=(600,), dae
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (MODULE + THREAD, "2 threads run once forked_module are imported, and a fork would lose them"),
-        ("raise ImportError('nothing to load')", "ImportError: nothing to load"),
-        ("import os\nos._exit(5)", "it says nothing"),
+        (
+            MODULE + THREAD,
+            "(exit code 1): 2 threads run once forked_module are imported, and a fork would lose them",
+        ),
+        ("raise ImportError('nothing to load')", "(exit code 1): ImportError: nothing to load"),
+        ("import os\nos._exit(5)", "(exit code 5): it says nothing"),
+        ("import os\nos.abort()", "(SIGABRT): it says nothing"),
+        ("import os\nprint('a warning', flush=True)\nos.kill(os.getpid(), 9)", "(SIGKILL): a warning"),
     ],
-    ids=["a thread", "an error", "an end"],
+    ids=["a thread", "an error", "an end", "a signal", "a signal after a line"],
 )
 def test_a_server_that_cannot_fork_safely_does_not_start(server, tmp_path, text, reason):
     (tmp_path / "forked_module.py").write_text(text)
     with pytest.raises(RunBrokenError) as caught:
         forked(server, tmp_path, "report", "", "")
-    assert str(caught.value) == f"the process that forks others does not start: {reason}"
+    assert str(caught.value) == f"the process that forks others does not start {reason}"
+
+
+def test_a_server_that_is_not_ready_in_time_is_killed(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("fusionkit.forking._START_LIMIT_S", 1.0)
+    (tmp_path / "forked_module.py").write_text("import time\ntime.sleep(600)")
+    with pytest.raises(
+        RunBrokenError, match=r"does not start \(not ready in time, and killed\): it says nothing"
+    ):
+        forked(server, tmp_path, "report", "", "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,24 @@ from fusionkit.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from fusionkit.match.hits import HitReport
+
+
+@dataclass(frozen=True, slots=True)
+class _LockedSite:
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LockedPattern:
+    hits: int
+    sites: tuple[_LockedSite, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    """What is compared of a saved report."""
+
+    patterns: Mapping[str, _LockedPattern]
 
 
 def _configure_hits(parser: argparse.ArgumentParser) -> None:
@@ -68,32 +88,32 @@ def _exit_code(report: HitReport, strict: bool) -> int:
     return 1 if strict and Verdict.INCONCLUSIVE in verdicts else 0
 
 
-def _read_lock(path: Path) -> dict[str, Any]:
+def _read_lock(path: Path) -> _Lock:
+    from fusionkit.encoding import decode
     from fusionkit.match.hits import SCHEMA
     from fusionkit.store import read_json
 
     lock = read_json(path)
+    what = f"{path}: not a hits JSON of schema {SCHEMA}; write one with `fusionkit hits ... --json`"
     if not isinstance(lock, dict) or lock.get("schema") != SCHEMA:
-        raise MisuseError(
-            f"{path}: not a hits JSON of schema {SCHEMA}; write one with `fusionkit hits ... --json`"
-        )
-    return lock
+        raise MisuseError(what)
+    return decode(_Lock, lock, what)
 
 
-def _changes(lock: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _changes(lock: _Lock, now: dict[str, Any]) -> list[str]:
     """Differences from a saved report per pattern: number of hits, and modules with hits."""
     lines = []
-    for name, entry in lock["patterns"].items():
+    for name, entry in lock.patterns.items():
         current = now["patterns"].get(name)
         if current is None:
             lines.append(f"{name}: not reported any more")
             continue
-        then_at = sorted(site["module"] for site in entry["sites"])
+        then_at = sorted(site.module for site in entry.sites)
         now_at = sorted(site["module"] for site in current["sites"])
         if then_at != now_at:
             lost = sorted(set(then_at) - set(now_at))
             where = f"; lost {', '.join(lost[:3])}" if lost else ""
-            lines.append(f"{name}: {entry['hits']} hits then, {current['hits']} now{where}")
+            lines.append(f"{name}: {entry.hits} hits then, {current['hits']} now{where}")
     return lines
 
 

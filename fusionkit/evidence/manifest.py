@@ -95,10 +95,11 @@ def read_manifest(run_dir: Path) -> Manifest:
 
 def is_sealed(run_dir: Path) -> bool:
     """Whether the manifest is byte for byte what `write_manifest` wrote."""
-    data = (run_dir / MANIFEST).read_bytes()
     value = read_json(run_dir / MANIFEST)
+    if not isinstance(value, dict):
+        return False
     value.pop("sha256", None)
-    return data == _sealed(value).encode("utf-8")
+    return (run_dir / MANIFEST).read_bytes() == _sealed(value).encode("utf-8")
 
 
 def files_in(run_dir: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fusionkit.encoding import Result
+from fusionkit.encoding import Result, decode
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate, phase_reason, phase_verdict
 from fusionkit.store import read_json, to_json, write_json, write_text
@@ -72,6 +72,32 @@ class PhaseRecord(Result, schema=SCHEMA, also=("verdict", "reason")):
         return Result.to_dict(self) | claims
 
 
+@dataclass(frozen=True, slots=True)
+class _Artifact:
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PhaseFile:
+    """What the file of a phase holds, all of it."""
+
+    phase: int
+    notebook: str
+    subject: str
+    target: str
+    window: str
+    dtype: str
+    gates: tuple[Gate, ...]
+    hits: Mapping[str, Any]
+    numeric: Mapping[str, Any]
+    benefit: str
+    switch: str
+    artifacts: tuple[_Artifact, ...]
+    verdict: Verdict
+    reason: str
+
+
 def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:
     """Write the phase's file into the run folder and render the record anew; returns the phase's file.
 
@@ -100,6 +126,7 @@ def read_phases(run_dir: Path) -> list[dict[str, Any]]:
         value = read_json(path)
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             raise MisuseError(f"{path}: not a phase of schema {SCHEMA}; run the notebook again")
+        decode(_PhaseFile, value, f"{path}: not a phase of schema {SCHEMA}; run the notebook again")
         phases.append(value)
     return phases
 

@@ -47,14 +47,14 @@ def run_status(run_dir: Path) -> RunStatus:
         rows = [StatusRow(name, phase["verdict"], phase["reason"]) for name, phase in phases.items()]
         return RunStatus(run_dir, "written by notebooks outside a run", None, tuple(rows))
     manifest = read_manifest(run_dir)
-    by_number = {phase["phase"]: phase for phase in phases.values()}
+    by_number = {f"{phase['phase']:02d}": phase for phase in phases.values()}
     names = sorted({*manifest.selected, *(run.name for run in manifest.notebooks)})
     rows = [_row(name, manifest, by_number) for name in names]
     return RunStatus(run_dir, _state(manifest), manifest.return_code, tuple(rows))
 
 
-def _row(name: str, manifest: Manifest, phases: dict[int, dict[str, Any]]) -> StatusRow:
-    run, phase = manifest.notebook(name), phases.get(int(name[:2]))
+def _row(name: str, manifest: Manifest, phases: dict[str, dict[str, Any]]) -> StatusRow:
+    run, phase = manifest.notebook(name), phases.get(name[:2])
     if run is not None and run.return_code not in (0, 1):
         return StatusRow(name, _BROKEN, run.error or "")
     if phase is None:

@@ -5,7 +5,6 @@ It is forked from a process that has imported ipykernel and torch, which takes l
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
@@ -16,7 +15,6 @@ from typing import Any, cast
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
-from fusionkit.errors import FusionKitError
 from fusionkit.forking import ForkedProcess, ForkServer
 from fusionkit.processes import BACKEND_AUTOLOAD
 
@@ -44,12 +42,14 @@ def prepare(target: str, modules: Sequence[str], subject: str) -> None:
     from fusionkit.subjects.build import import_class
     from fusionkit.subjects.table import SUBJECTS
 
-    with contextlib.suppress(FusionKitError, ImportError):
+    try:
         use_target(target)
         for name in modules:
             importlib.import_module(name)
         if subject in SUBJECTS:
             import_class(SUBJECTS[subject].model, subject)
+    except Exception:  # noqa: BLE001  an import raises anything, and the notebook, which repeats it, reports it
+        return
 
 
 def kernel_manager_class(

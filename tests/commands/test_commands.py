@@ -63,6 +63,24 @@ def test_a_models_own_factory_and_a_lock(capsys, tmp_path):
     assert "changed: rms_norm: 2 hits then, 1 now; lost norm2" in out
 
 
+@pytest.mark.parametrize(
+    ("patterns", "place"),
+    [
+        (None, "$.patterns"),
+        ({"rms_norm": None}, "$.patterns['rms_norm']"),
+        ({"rms_norm": {"hits": "1", "sites": []}}, "$.patterns['rms_norm'].hits"),
+        ({"rms_norm": {"hits": 1, "sites": [{}]}}, "$.patterns['rms_norm'].sites[0].module"),
+    ],
+)
+def test_a_damaged_lock_is_one_line_and_exit_2(capsys, tmp_path, patterns, place):
+    lock = tmp_path / "lock.json"
+    lock.write_text(json.dumps({"schema": "fusionkit.hits/1", "patterns": patterns}))
+    code, out, err = run(capsys, "hits", SUBJECT, "--check", str(lock))
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{lock}: not a hits JSON of schema fusionkit.hits/1; write one with" in err
+    assert f"@ {place}" in err
+
+
 def test_no_site_at_all_is_no_pass(capsys):
     code, out, _ = run(capsys, "hits", SUBJECT, "--patterns", "swiglu")
     assert code == 1

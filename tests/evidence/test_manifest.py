@@ -19,6 +19,8 @@ from fusionkit.evidence.manifest import (
     read_manifest,
     write_manifest,
 )
+from fusionkit.evidence.status import run_status
+from fusionkit.evidence.verify import verify_evidence
 from fusionkit.store import sha256_bytes
 
 
@@ -65,6 +67,42 @@ def test_a_folder_without_manifest_or_with_another_is_told(tmp_path: Path) -> No
     (tmp_path / MANIFEST).write_text('{"schema": "fusionkit/manifest/1"}')
     with pytest.raises(MisuseError, match="not a manifest of schema"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["NaN", "-Infinity", "1e999", r'"\ud800"', "1" * 5000, "[" * 100000, "[" * 970 + "]" * 970],
+    ids=["NaN", "Infinity", "too large", "surrogate", "digits", "open", "deep"],
+)
+def test_what_cannot_be_written_again_is_refused_in_one_line(tmp_path: Path, value: str) -> None:
+    path = write_manifest(tmp_path, manifest())
+    path.write_text(path.read_text("utf-8").replace('"flux"', value), "utf-8")
+    verification = verify_evidence(tmp_path)
+    assert verification.outcome == "contradicted"
+    assert verification.findings[0].what.startswith("changed since it was written")
+    if len(value) != 2 * 970:  # which is still JSON, only not sealed
+        for read in (is_sealed, read_manifest, run_status):
+            with pytest.raises(
+                MisuseError, match=r"manifest\.json: not JSON \(.*\); write it again"
+            ) as refusal:
+                read(tmp_path)
+            assert str(refusal.value).isprintable()
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '"x"'])
+def test_a_manifest_that_is_no_object_is_not_sealed(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    assert not is_sealed(tmp_path)
+    assert "not a manifest of schema" in verify_evidence(tmp_path).findings[0].what
+
+
+def test_a_notebook_without_a_number_is_listed(tmp_path: Path) -> None:
+    run = NotebookRun("y", 1, "k", 0, "PASS", "s", "e", ())
+    write_manifest(tmp_path, manifest(selected=("x",), notebooks=(run,)))
+    assert [(row.notebook, row.verdict) for row in run_status(tmp_path).rows] == [
+        ("x", "did not run"),
+        ("y", "left no phase"),
+    ]
 
 
 def test_files_of_a_folder_are_all_but_the_manifest_and_checkpoints(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord, read_phases, write_phase
+from fusionkit.evidence.status import run_status
+from fusionkit.evidence.verify import verify_evidence
 from fusionkit.verdict import Verdict
 
 
@@ -125,3 +127,63 @@ def test_an_artifact_is_a_file_of_the_run_folder(tmp_path: Path, artifact: dict[
 def test_phases_have_two_digits(tmp_path: Path, phase: int) -> None:
     with pytest.raises(MisuseError, match="1 to 99"):
         write_phase(tmp_path, record(phase))
+
+
+FIELDS = (
+    "phase",
+    "notebook",
+    "subject",
+    "target",
+    "window",
+    "dtype",
+    "gates",
+    "hits",
+    "numeric",
+    "benefit",
+    "switch",
+    "artifacts",
+    "verdict",
+    "reason",
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, None) for name in FIELDS),
+        *(("phase", value) for value in ("x", 3.5, True, [], {})),
+        *(("gates", value) for value in ("x", [3], [{}], [{"name": "a", "verdict": "x", "reason": ""}])),
+        *(("artifacts", value) for value in ("x", [{}], [{"path": 3, "kind": "csv"}])),
+        ("hits", []),
+        ("verdict", "x"),
+    ],
+)
+def test_a_wrong_field_of_a_phase_is_one_line_of_verify_and_status(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    path = write_phase(tmp_path, record())
+    written = json.loads(path.read_text("utf-8"))
+    assert set(written) == {"schema", *FIELDS}
+    path.write_text(json.dumps({**written, field: value}))
+    assert_refused(tmp_path, field)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_that_a_phase_lacks_is_one_line_of_verify_and_status(tmp_path: Path, field: str) -> None:
+    path = write_phase(tmp_path, record())
+    written = json.loads(path.read_text("utf-8"))
+    del written[field]
+    path.write_text(json.dumps(written))
+    assert_refused(tmp_path, field)
+
+
+def assert_refused(run_dir: Path, field: str) -> None:
+    with pytest.raises(MisuseError) as refusal:
+        run_status(run_dir)
+    line = str(refusal.value)
+    assert line.startswith(f"{run_dir}/phases/06.json: not a phase of schema fusionkit/phase/1; run the")
+    assert f"@ $.{field}" in line
+    assert "\n" not in line
+    verification = verify_evidence(run_dir)
+    assert verification.outcome == "contradicted"
+    assert any("cannot be read as phases" in finding.what for finding in verification.findings)

@@ -80,6 +80,20 @@ print(current_target(), *(name in sys.modules for name in ready), "fusionkit.pha
     assert texts(execute(source)) == "None False False False\n"
 
 
+def test_an_import_that_fails_before_kernels_are_forked_is_reported_by_the_notebook(
+    investigation: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "no_luck.py").write_text("raise ValueError('no luck')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = investigation.add("01_a", "import no_luck", last=False)
+    partial = source.parent / "partial.ipynb"
+    with (
+        kernel_server("cpu", ["no_luck"]) as server,
+        pytest.raises(RunBrokenError, match="01_a cell 3: ValueError: no luck; the cells"),
+    ):
+        execute_notebook(source, partial, {}, Limits(60), lambda cell, cells: None, server)
+
+
 @pytest.mark.parametrize(
     ("cell", "kind", "told"),
     [
