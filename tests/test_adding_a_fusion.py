@@ -45,9 +45,9 @@ def insert(path: Path, anchor: str, code: str) -> None:
 def follow(root: Path, *, until: int = 5) -> None:
     """Do the first `until` steps of the page in a copy of the kit."""
     steps = blocks()
-    gelu = '"fusionkit.patterns.gelu_pattern", "GeluPatternGroup", "enable_gelu"'
+    gelu = 'module="fusionkit.patterns.gelu_pattern", group="GeluPatternGroup", flag="enable_gelu"'
     anchors = {
-        "fusionkit/fusions.py": f"        pattern=Pattern({gelu}),\n    ),\n",
+        "fusionkit/fusions.py": f"            {gelu}\n        ),\n    ),\n",
         "fusionkit/patterns/__init__.py": "from fusionkit.patterns.gelu_pattern import GeluPatternGroup\n",
         "fusionkit/passes/registry.py": '    "enable_gelu": ("GeluPatternGroup", "fusionkit.patterns"),\n',
         "fusionkit/config.py": "    enable_gelu: bool = True\n",

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from fusionkit.fusions import FUSIONS, FusedOp
+from fusionkit.fusion_rows import FusedOp
+from fusionkit.fusions import FUSIONS
 from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord
 
 Family = Literal[
