@@ -16,13 +16,22 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class FusedOp:
-    """A fused op by its dispatcher name, its overloads, and its NPU kernel types (CANN's names)."""
+    """A fused op by its dispatcher name, its overloads, and its NPU kernel types (CANN's names).
+
+    The first kernel type is that of the op in a CPU profile; `older_types` are its names in older releases.
+    """
 
     name: str = _MISSING
     _: KW_ONLY
     kernel_types: tuple[str, ...] = _MISSING
     source: str = _MISSING
+    older_types: tuple[str, ...] = ()
     overloads: tuple[str, ...] = ("default",)
+
+    @property
+    def every_type(self) -> tuple[str, ...]:
+        """The kernel types, older names included."""
+        return (*self.kernel_types, *self.older_types)
 
     @property
     def packet(self) -> str:

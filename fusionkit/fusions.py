@@ -54,7 +54,8 @@ FUSIONS: tuple[Fusion, ...] = (
         ops=(
             FusedOp(
                 "npu::npu_rotary_mul",
-                kernel_types=("RotaryPositionEmbedding", "RotaryMul"),
+                kernel_types=("RotaryPositionEmbedding",),
+                older_types=("RotaryMul",),
                 source="CANN ops-transformer posembedding/rotary_position_embedding; RotaryMul before",
             ),
         ),
@@ -102,7 +103,8 @@ FUSIONS: tuple[Fusion, ...] = (
             ),
             FusedOp(
                 "mindiesd::layernorm_scale_shift",
-                kernel_types=("LayerNormScaleShift", "adaln"),
+                kernel_types=("LayerNormScaleShift",),
+                older_types=("adaln",),
                 source="MindIE-SD layernorm_scale_shift, adaln before",
             ),
         ),
@@ -181,7 +183,7 @@ FUSIONS: tuple[Fusion, ...] = (
         chain="gelu(gate(x)) * up(x)",
         ops=(
             FusedOp(
-                "npu::npu_geglu", kernel_types=("GeGlu", "GeGluV2"), source="CANN ops-nn activation/ge_glu_v2"
+                "npu::npu_geglu", kernel_types=("GeGluV2", "GeGlu"), source="CANN ops-nn activation/ge_glu_v2"
             ),
         ),
         primitive="geglu",

@@ -45,7 +45,7 @@ LACKING = [
     *(
         (f"ops[1].{name}", {**whole(FIRST), "ops": (FIRST.ops[0], FusedOp(**without(FIRST.ops[0], name)))})
         for name in whole(FIRST.ops[0])
-        if name != "overloads"
+        if name not in ("older_types", "overloads")
     ),
     *(
         (f"pattern.{name}", {**whole(FIRST), "pattern": Pattern(**without(FIRST.pattern, name))})
