@@ -246,9 +246,14 @@ def fusion(name: str) -> Fusion:
     return rows[name]
 
 
+def registrations() -> dict[str, Pattern]:
+    """Name -> registrations of the fusions with a pattern, in the order of matching."""
+    return {row.name: row.pattern for row in FUSIONS if row.pattern is not None}
+
+
 def pattern_names() -> tuple[str, ...]:
     """The names of the fusions with a pattern, in the order of matching."""
-    return tuple(row.name for row in FUSIONS if row.pattern is not None)
+    return tuple(registrations())
 
 
 def fused_packets(name: str) -> tuple[str, ...]:
