@@ -264,6 +264,18 @@ def fused_packets(name: str) -> tuple[str, ...]:
     return next(((*row.packets, *row.library_ops) for row in FUSIONS if row.name == name), ())
 
 
+def sharing(name: str) -> tuple[str, ...]:
+    """The fusion and those whose replacements call one of its ops, or one of theirs: only their sum is counted by op.
+
+    The name alone for one outside the table.
+    """
+    names, packets = {name}, set(fusion(name).packets) if name in {row.name for row in FUSIONS} else set()
+    while more := [row for row in FUSIONS if row.name not in names and packets.intersection(row.packets)]:
+        names.update(row.name for row in more)
+        packets.update(*(row.packets for row in more))
+    return tuple(row.name for row in FUSIONS if row.name in names) or (name,)
+
+
 def site_fusions() -> tuple[str, ...]:
     """The fusions whose ops are not among the library ops of another one."""
     of_others = {op for row in FUSIONS for op in row.library_ops}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import fusionkit.fusions
 import fusionkit.patterns
 from fusionkit.config import FusionPatterns, flag_names
 from fusionkit.errors import MisuseError
@@ -23,6 +24,7 @@ from fusionkit.fusions import (
     fusion,
     fusion_of_op,
     pattern_names,
+    sharing,
     site_fusions,
 )
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
@@ -164,6 +166,17 @@ def test_what_a_library_fuses_itself() -> None:
     assert fused_packets("of_mine") == ()
     assert "add_rms_norm" not in site_fusions(), "its op is a norm that was fused with the addition"
     assert {*pattern_names(), "geglu"} <= set(site_fusions())
+
+
+def test_fusions_with_an_op_in_common_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {sharing(row.name) for row in FUSIONS} == {(row.name,) for row in FUSIONS}
+    assert sharing("of_mine") == ("of_mine",)
+    ada = fusion("ada_layer_norm")
+    norm = dataclasses.replace(ada, name="layer_norm", ops=ada.ops[:1])
+    other = dataclasses.replace(ada, name="other_norm", ops=ada.ops[1:])
+    monkeypatch.setattr(fusionkit.fusions, "FUSIONS", (*FUSIONS, norm, other))
+    together = ("ada_layer_norm", "layer_norm", "other_norm")
+    assert {sharing(name) for name in together} == {together}
 
 
 def test_every_primitive_is_counted_by_its_own_row() -> None:

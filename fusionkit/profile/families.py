@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from fusionkit.fusion_rows import FusedOp
-from fusionkit.fusions import FUSIONS
+from fusionkit.fusions import FUSIONS, sharing
 from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord
 
 Family = Literal[
@@ -147,13 +147,18 @@ def family_of(op_type: str, core: str = "") -> Family:
 
 
 def fused_ops(kernel: str) -> tuple[FusedOp, ...]:
-    """The fused ops in the table of fusions for a fusion name, an op name (with or without namespace), or a kernel type."""
+    """The fused ops in the table of fusions for a fusion name, an op name (with or without namespace), or a kernel type.
+
+    For a fusion name also the ops of the fusions that share an op with it, since their launches look the same.
+    """
     wanted = kernel.casefold()
+    names = sharing(wanted)
     return tuple(
         op
         for row in FUSIONS
         for op in row.ops
-        if wanted in {row.name, op.name, op.name.split("::")[1], *(kind.casefold() for kind in op.every_type)}
+        if row.name in names
+        or wanted in {op.name, op.name.split("::")[1], *(kind.casefold() for kind in op.every_type)}
     )
 
 
