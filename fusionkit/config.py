@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusionkit.errors import MisuseError
-from fusionkit.fusions import pattern_names
+from fusionkit.fusions import pattern_names, registrations
 
 WINDOWS = ("before-freezing", "after-freezing")
 DECOMPOSITIONS = ("none", "inductor")
@@ -35,11 +35,17 @@ def flag_names() -> tuple[str, ...]:
 
 
 def select_patterns(names: tuple[str, ...]) -> FusionPatterns:
-    """Flags with exactly the named fusions on. Raises MisuseError for an unknown name."""
+    """Flags with exactly the named fusions on. Raises MisuseError for an unknown name, and for a row without a flag."""
     for name in names:
         if name not in pattern_names():
             raise MisuseError(f"unknown pattern '{name}'; known: {', '.join(pattern_names())}")
-    return FusionPatterns(**{f"enable_{name}": name in names for name in pattern_names()})
+    for name, pattern in registrations().items():
+        if pattern.flag not in flag_names():
+            raise MisuseError(
+                f"row {name} of fusions has no flag {pattern.flag} in config.FusionPatterns; add it"
+            )
+    flags = {pattern.flag: name in names for name, pattern in registrations().items()}
+    return FusionPatterns(**flags)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,81 +6,18 @@ Exceptions are the three registrations of a pattern (`patterns.__all__`, `passes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from fusionkit.counters import (
     FunctionCounter,
     ModuleCounter,
-    SiteCounter,
     is_layer_norm_without_affine,
     is_named,
     is_packed_swiglu_mlp,
     is_swiglu_mlp,
 )
 from fusionkit.errors import MisuseError
-
-BenefitKind = Literal["fewer kernels", "less data movement", "none"]
-
-_MISSING: Any = object()
-
-
-@dataclass(frozen=True, slots=True)
-class FusedOp:
-    """A fused op by its dispatcher name, its overloads, and its NPU kernel types (CANN's names)."""
-
-    name: str
-    kernel_types: tuple[str, ...]
-    source: str
-    overloads: tuple[str, ...] = ("default",)
-
-    @property
-    def packet(self) -> str:
-        """The overload packet, as in a graph node's target: `npu.npu_rms_norm`."""
-        return self.name.replace("::", ".")
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """The three registrations of a fusion's pattern: module, group and flag."""
-
-    module: str
-    group: str
-    flag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fusion:
-    """One row; a row without one of the fields is refused at import.
-
-    `name`: used in commands, parameters and results; the flag without `enable_`. `chain`: the replaced computation.
-    `ops`: ops that a replacement calls. `library_ops`: other ops by which a library fuses such a site itself.
-    `primitive`: the computation whose sites `counters` count in eager mode; counters for functions of a model's own
-    library are in the rows of `subjects`. `benefit` and `reason`: forecast of phase 1. `pattern`: None without one.
-    """
-
-    name: str
-    chain: str = _MISSING
-    ops: tuple[FusedOp, ...] = _MISSING
-    library_ops: tuple[str, ...] = _MISSING
-    primitive: str = _MISSING
-    counters: tuple[SiteCounter, ...] = _MISSING
-    benefit: BenefitKind = _MISSING
-    reason: str = _MISSING
-    pattern: Pattern | None = _MISSING
-
-    def __post_init__(self) -> None:
-        lacking = [field.name for field in fields(self) if getattr(self, field.name) is _MISSING]
-        if lacking:
-            raise MisuseError(
-                f"fusionkit/fusions.py: row {self.name!r} lacks {', '.join(lacking)}; give each field"
-            )
-
-    @property
-    def packets(self) -> tuple[str, ...]:
-        """The ops of a replacement, as overload packets."""
-        return tuple(op.packet for op in self.ops)
-
+from fusionkit.fusion_rows import FusedOp, Fusion, Pattern
 
 # Fields of the rows of fused ops that the kit has no pattern for.
 _NO_PATTERN: dict[str, Any] = {"library_ops": (), "counters": (), "benefit": "fewer kernels", "pattern": None}
@@ -90,7 +27,7 @@ FUSIONS: tuple[Fusion, ...] = (
     Fusion(
         name="rms_norm",
         chain="cast, square, mean, +eps, rsqrt, scale, gain",
-        ops=(FusedOp("npu::npu_rms_norm", ("RmsNorm",), "CANN ops-nn norm/rms_norm"),),
+        ops=(FusedOp("npu::npu_rms_norm", kernel_types=("RmsNorm",), source="CANN ops-nn norm/rms_norm"),),
         library_ops=("npu.npu_gemma_rms_norm", "npu.npu_add_rms_norm"),
         primitive="rms_norm",
         # torch.nn.RMSNorm, diffusers.models.normalization.RMSNorm, transformers' LlamaRMSNorm and its copies,
@@ -107,7 +44,9 @@ FUSIONS: tuple[Fusion, ...] = (
         ),
         benefit="fewer kernels",
         reason="a chain of 6 to 8 small kernels becomes one",
-        pattern=Pattern("fusionkit.patterns.rms_norm_pattern", "RmsNormPatternGroup", "enable_rms_norm"),
+        pattern=Pattern(
+            module="fusionkit.patterns.rms_norm_pattern", group="RmsNormPatternGroup", flag="enable_rms_norm"
+        ),
     ),
     Fusion(
         name="rope",
@@ -115,8 +54,9 @@ FUSIONS: tuple[Fusion, ...] = (
         ops=(
             FusedOp(
                 "npu::npu_rotary_mul",
-                ("RotaryPositionEmbedding", "RotaryMul"),
-                "CANN ops-transformer posembedding/rotary_position_embedding; RotaryMul before",
+                kernel_types=("RotaryPositionEmbedding",),
+                older_types=("RotaryMul",),
+                source="CANN ops-transformer posembedding/rotary_position_embedding; RotaryMul before",
             ),
         ),
         library_ops=("npu.npu_interleave_rope", "npu.npu_apply_rotary_pos_emb"),
@@ -124,12 +64,14 @@ FUSIONS: tuple[Fusion, ...] = (
         counters=(),  # every library has a function of its own
         benefit="fewer kernels",
         reason="slices, negation, concatenation and two products become one kernel",
-        pattern=Pattern("fusionkit.patterns.rope_pattern", "RopePatternGroup", "enable_rope"),
+        pattern=Pattern(
+            module="fusionkit.patterns.rope_pattern", group="RopePatternGroup", flag="enable_rope"
+        ),
     ),
     Fusion(
         name="swiglu",
         chain="silu(gate(x)) * up(x), with one linear for both",
-        ops=(FusedOp("npu::npu_swiglu", ("SwiGlu",), "CANN ops-nn activation/swi_glu"),),
+        ops=(FusedOp("npu::npu_swiglu", kernel_types=("SwiGlu",), source="CANN ops-nn activation/swi_glu"),),
         library_ops=(),
         primitive="swiglu",
         # diffusers.models.activations.SwiGLU (MiniMax-H3): the gate is the second half; Flux2SwiGLU: the first.
@@ -146,7 +88,9 @@ FUSIONS: tuple[Fusion, ...] = (
         ),
         benefit="fewer kernels",
         reason="activation and product become one kernel, two matmuls one",
-        pattern=Pattern("fusionkit.patterns.swiglu_pattern", "SwigluPatternGroup", "enable_swiglu"),
+        pattern=Pattern(
+            module="fusionkit.patterns.swiglu_pattern", group="SwigluPatternGroup", flag="enable_swiglu"
+        ),
     ),
     Fusion(
         name="ada_layer_norm",
@@ -154,13 +98,14 @@ FUSIONS: tuple[Fusion, ...] = (
         ops=(
             FusedOp(
                 "fusionkit::layer_norm_scale_shift",
-                ("AdaLayerNorm", "AdaLayerNormV2", "LayerNormScaleShift", "adaln"),
-                "CANN ops-nn norm/ada_layer_norm; MindIE-SD layernorm_scale_shift",
+                kernel_types=("AdaLayerNorm", "AdaLayerNormV2", "LayerNormScaleShift", "adaln"),
+                source="CANN ops-nn norm/ada_layer_norm; MindIE-SD layernorm_scale_shift",
             ),
             FusedOp(
                 "mindiesd::layernorm_scale_shift",
-                ("LayerNormScaleShift", "adaln"),
-                "MindIE-SD layernorm_scale_shift, adaln before",
+                kernel_types=("LayerNormScaleShift",),
+                older_types=("adaln",),
+                source="MindIE-SD layernorm_scale_shift, adaln before",
             ),
         ),
         library_ops=(),
@@ -179,18 +124,22 @@ FUSIONS: tuple[Fusion, ...] = (
         benefit="fewer kernels",
         reason="norm, scale and shift become one kernel",
         pattern=Pattern(
-            "fusionkit.patterns.ada_layer_norm_pattern", "AdaLayerNormPatternGroup", "enable_ada_layer_norm"
+            module="fusionkit.patterns.ada_layer_norm_pattern",
+            group="AdaLayerNormPatternGroup",
+            flag="enable_ada_layer_norm",
         ),
     ),
     Fusion(
         name="gelu",
         chain='gelu(approximate="tanh")',
         ops=(
-            FusedOp("npu::npu_gelu", ("Gelu", "GeluV2"), "op-plugin npu_gelu: aclnnGeluV2"),
+            FusedOp(
+                "npu::npu_gelu", kernel_types=("Gelu", "GeluV2"), source="op-plugin npu_gelu: aclnnGeluV2"
+            ),
             FusedOp(
                 "npu::npu_fast_gelu",
-                ("FastGelu", "FastGeluV2"),
-                "CANN ops-nn activation/fast_gelu, fast_gelu_v2",
+                kernel_types=("FastGelu", "FastGeluV2"),
+                source="CANN ops-nn activation/fast_gelu, fast_gelu_v2",
             ),
         ),
         library_ops=(),
@@ -213,12 +162,18 @@ FUSIONS: tuple[Fusion, ...] = (
         ),
         benefit="none",
         reason="one kernel takes the place of one: a choice of implementation, no kernel is saved",
-        pattern=Pattern("fusionkit.patterns.gelu_pattern", "GeluPatternGroup", "enable_gelu"),
+        pattern=Pattern(
+            module="fusionkit.patterns.gelu_pattern", group="GeluPatternGroup", flag="enable_gelu"
+        ),
     ),
     Fusion(
         name="add_rms_norm",
         chain="residual addition, then rms_norm",
-        ops=(FusedOp("npu::npu_add_rms_norm", ("AddRmsNorm",), "CANN ops-nn norm/add_rms_norm"),),
+        ops=(
+            FusedOp(
+                "npu::npu_add_rms_norm", kernel_types=("AddRmsNorm",), source="CANN ops-nn norm/add_rms_norm"
+            ),
+        ),
         primitive="add_rms_norm",
         reason="the addition becomes part of the norm's kernel",
         **_NO_PATTERN,
@@ -226,7 +181,11 @@ FUSIONS: tuple[Fusion, ...] = (
     Fusion(
         name="geglu",
         chain="gelu(gate(x)) * up(x)",
-        ops=(FusedOp("npu::npu_geglu", ("GeGlu", "GeGluV2"), "CANN ops-nn activation/ge_glu_v2"),),
+        ops=(
+            FusedOp(
+                "npu::npu_geglu", kernel_types=("GeGluV2", "GeGlu"), source="CANN ops-nn activation/ge_glu_v2"
+            ),
+        ),
         primitive="geglu",
         reason="activation and product become one kernel",
         **_NO_PATTERN,
@@ -235,11 +194,15 @@ FUSIONS: tuple[Fusion, ...] = (
         name="attention",
         chain="softmax(q k^T * scale + mask) v",
         ops=(
-            FusedOp("npu::npu_fusion_attention", ("FlashAttentionScore",), "CANN ops-transformer attention/"),
+            FusedOp(
+                "npu::npu_fusion_attention",
+                kernel_types=("FlashAttentionScore",),
+                source="CANN ops-transformer attention/",
+            ),
             FusedOp(
                 "npu::npu_prompt_flash_attention",
-                ("PromptFlashAttention",),
-                "CANN ops-transformer attention/",
+                kernel_types=("PromptFlashAttention",),
+                source="CANN ops-transformer attention/",
             ),
         ),
         primitive="attention",
@@ -250,7 +213,11 @@ FUSIONS: tuple[Fusion, ...] = (
         name="grouped_matmul",
         chain="one linear for each expert over its own tokens",
         ops=(
-            FusedOp("npu::npu_grouped_matmul", ("GroupedMatmul",), "CANN ops-transformer gmm/grouped_matmul"),
+            FusedOp(
+                "npu::npu_grouped_matmul",
+                kernel_types=("GroupedMatmul",),
+                source="CANN ops-transformer gmm/grouped_matmul",
+            ),
         ),
         primitive="grouped_matmul",
         reason="the matmuls of all experts become one kernel",
@@ -259,7 +226,11 @@ FUSIONS: tuple[Fusion, ...] = (
     Fusion(
         name="scaled_masked_softmax",
         chain="softmax(x * scale masked)",
-        ops=(FusedOp("npu::npu_scaled_masked_softmax", ("ScaledMaskedSoftmax",), "op-plugin"),),
+        ops=(
+            FusedOp(
+                "npu::npu_scaled_masked_softmax", kernel_types=("ScaledMaskedSoftmax",), source="op-plugin"
+            ),
+        ),
         primitive="scaled_masked_softmax",
         reason="scale, mask and softmax become one kernel",
         **_NO_PATTERN,
@@ -275,9 +246,14 @@ def fusion(name: str) -> Fusion:
     return rows[name]
 
 
+def registrations() -> dict[str, Pattern]:
+    """Name -> registrations of the fusions with a pattern, in the order of matching."""
+    return {row.name: row.pattern for row in FUSIONS if row.pattern is not None}
+
+
 def pattern_names() -> tuple[str, ...]:
     """The names of the fusions with a pattern, in the order of matching."""
-    return tuple(row.name for row in FUSIONS if row.pattern is not None)
+    return tuple(registrations())
 
 
 def fused_packets(name: str) -> tuple[str, ...]:
@@ -286,6 +262,18 @@ def fused_packets(name: str) -> tuple[str, ...]:
     Empty for a name outside the table, such as that of a user's own pattern file.
     """
     return next(((*row.packets, *row.library_ops) for row in FUSIONS if row.name == name), ())
+
+
+def sharing(name: str) -> tuple[str, ...]:
+    """The fusion and those whose replacements call one of its ops, or one of theirs: only their sum is counted by op.
+
+    The name alone for one outside the table.
+    """
+    names, packets = {name}, set(fusion(name).packets) if name in {row.name for row in FUSIONS} else set()
+    while more := [row for row in FUSIONS if row.name not in names and packets.intersection(row.packets)]:
+        names.update(row.name for row in more)
+        packets.update(*(row.packets for row in more))
+    return tuple(row.name for row in FUSIONS if row.name in names) or (name,)
 
 
 def site_fusions() -> tuple[str, ...]:

@@ -45,9 +45,9 @@ def insert(path: Path, anchor: str, code: str) -> None:
 def follow(root: Path, *, until: int = 5) -> None:
     """Do the first `until` steps of the page in a copy of the kit."""
     steps = blocks()
-    gelu = '"fusionkit.patterns.gelu_pattern", "GeluPatternGroup", "enable_gelu"'
+    gelu = 'module="fusionkit.patterns.gelu_pattern", group="GeluPatternGroup", flag="enable_gelu"'
     anchors = {
-        "fusionkit/fusions.py": f"        pattern=Pattern({gelu}),\n    ),\n",
+        "fusionkit/fusions.py": f"            {gelu}\n        ),\n    ),\n",
         "fusionkit/patterns/__init__.py": "from fusionkit.patterns.gelu_pattern import GeluPatternGroup\n",
         "fusionkit/passes/registry.py": '    "enable_gelu": ("GeluPatternGroup", "fusionkit.patterns"),\n',
         "fusionkit/config.py": "    enable_gelu: bool = True\n",
@@ -135,6 +135,48 @@ def test_a_missing_registration_is_named(tmp_path: Path, steps: int, said: str) 
         text=True,
     )
     assert said in done.stdout.splitlines(), done.stdout + done.stderr
+
+
+BOTH = """
+import torch
+from torch import nn
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.plain, self.scaled = nn.LayerNorm(16), nn.LayerNorm(16, elementwise_affine=False, eps=1e-6)
+        self.linear, self.modulation = nn.Linear(16, 16), nn.Linear(16, 32)
+
+    def forward(self, input, condition):
+        scale, shift = self.modulation(condition).chunk(2, dim=-1)
+        x = self.linear(torch.relu(self.plain(input)))
+        return self.scaled(x) * (1 + scale[:, None]) + shift[:, None]
+
+
+def build(size, dtype):
+    inputs = {"input": torch.randn(2, 4, 16, dtype=dtype), "condition": torch.randn(2, 16, dtype=dtype)}
+    return Both().to(dtype), inputs
+"""
+
+
+@pytest.mark.acceptance
+def test_hits_of_two_fusions_with_one_op_are_verified_by_their_sum(kit: Path) -> None:
+    (kit / "both_norms.py").write_text(BOTH, "utf-8")
+    lines = "subject: both_norms:build\npatterns: [ada_layer_norm, layer_norm]\n"
+    (kit / "both_norms.yaml").write_text(lines, "utf-8")
+    words = ["--notebooks", "06", "--out", "both", "-P", "second_target=null"]
+    done = fusionkit(kit, "run", "both_norms.yaml", *words)
+    phase = json.loads((kit / "both" / "phases" / "06.json").read_text("utf-8"))
+    hits = {name: entry["hits"] for name, entry in phase["hits"].items()}
+    assert hits == {"ada_layer_norm": 1, "layer_norm": 1}, done.stdout + done.stderr
+    verdicts = {gate["name"]: gate["verdict"] for gate in phase["gates"]}
+    assert (
+        verdicts.pop("hits") == "INCONCLUSIVE"
+    )  # nothing counts the sites of ada_layer_norm in a model of one's own
+    assert set(verdicts.values()) == {"PASS"}
+    done = fusionkit(kit, "verify", "both")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.acceptance

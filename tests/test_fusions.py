@@ -4,38 +4,105 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fusionkit.fusions
 import fusionkit.patterns
 from fusionkit.config import FusionPatterns, flag_names
 from fusionkit.errors import MisuseError
+from fusionkit.fusion_rows import FusedOp, Fusion, Pattern
 from fusionkit.fusions import (
     FUSIONS,
-    FusedOp,
-    Fusion,
     fused_packets,
     fusion,
     fusion_of_op,
     pattern_names,
+    sharing,
     site_fusions,
 )
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
 from fusionkit.passes.registry import pattern_registry
 
 PATTERNED = [row for row in FUSIONS if row.pattern is not None]
-FIELDS = [field.name for field in dataclasses.fields(Fusion) if field.name != "name"]
-WHOLE = {name: getattr(FUSIONS[0], name) for name in FIELDS}
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_row_that_lacks_a_field_is_refused_naming_row_and_field(field: str) -> None:
-    fields = {name: value for name, value in WHOLE.items() if name != field}
+def whole(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+def without(record: Any, name: str) -> dict[str, Any]:
+    return {field: value for field, value in whole(record).items() if field != name}
+
+
+FIRST = FUSIONS[0]
+LACKING = [
+    *((name, without(FIRST, name)) for name in whole(FIRST) if name != "name"),
+    *(
+        (f"ops[1].{name}", {**whole(FIRST), "ops": (FIRST.ops[0], FusedOp(**without(FIRST.ops[0], name)))})
+        for name in whole(FIRST.ops[0])
+        if name not in ("older_types", "overloads")
+    ),
+    *(
+        (f"pattern.{name}", {**whole(FIRST), "pattern": Pattern(**without(FIRST.pattern, name))})
+        for name in whole(FIRST.pattern)
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "fields"), LACKING, ids=[field for field, _ in LACKING])
+def test_a_row_that_lacks_a_field_is_refused_naming_row_and_field(field: str, fields: dict[str, Any]) -> None:
     with pytest.raises(MisuseError) as caught:
-        Fusion(name="layer_norm", **fields)
-    assert str(caught.value) == f"fusionkit/fusions.py: row 'layer_norm' lacks {field}; give each field"
+        Fusion(**fields)
+    assert str(caught.value) == f"fusionkit/fusions.py: row 'rms_norm' lacks {field}; give each field"
+
+
+def test_a_row_without_a_name_is_known_by_its_first_field() -> None:
+    with pytest.raises(MisuseError) as caught:
+        Fusion(**without(FUSIONS[1], "name"))
+    row = f"the row with chain {FUSIONS[1].chain!r}"
+    assert str(caught.value) == f"fusionkit/fusions.py: {row} lacks name; give each field"
+    with pytest.raises(MisuseError, match="the row with no field lacks name, chain"):
+        Fusion()
+
+
+def test_no_positional_argument_takes_the_place_of_another() -> None:
+    with pytest.raises(TypeError):
+        Pattern("fusionkit.patterns.rope_pattern", "RopePatternGroup")  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        FusedOp("npu::npu_gelu", "op-plugin")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        (', flag="enable_rope"', "row 'rope' lacks pattern.flag"),
+        ('kernel_types=("SwiGlu",), ', "row 'swiglu' lacks ops[0].kernel_types"),
+        ('name="gelu",', "the row with chain 'gelu(approximate=\"tanh\")' lacks name"),
+    ],
+)
+def test_the_command_ends_with_2_and_one_line(tmp_path: Path, text: str, lacking: str) -> None:
+    package = Path(fusionkit.patterns.__path__[0]).parent
+    shutil.copytree(package, tmp_path / "fusionkit", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "fusionkit" / "fusions.py"
+    rows = table.read_text("utf-8")
+    assert rows.count(text) == 1
+    table.write_text(rows.replace(text, ""), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "fusionkit", "hits", "llama", "--patterns", "rope"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    said = f"fusionkit: fusionkit/fusions.py: {lacking}; give each field\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_names_are_unique_and_known() -> None:
@@ -99,6 +166,17 @@ def test_what_a_library_fuses_itself() -> None:
     assert fused_packets("of_mine") == ()
     assert "add_rms_norm" not in site_fusions(), "its op is a norm that was fused with the addition"
     assert {*pattern_names(), "geglu"} <= set(site_fusions())
+
+
+def test_fusions_with_an_op_in_common_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {sharing(row.name) for row in FUSIONS} == {(row.name,) for row in FUSIONS}
+    assert sharing("of_mine") == ("of_mine",)
+    ada = fusion("ada_layer_norm")
+    norm = dataclasses.replace(ada, name="layer_norm", ops=ada.ops[:1])
+    other = dataclasses.replace(ada, name="other_norm", ops=ada.ops[1:])
+    monkeypatch.setattr(fusionkit.fusions, "FUSIONS", (*FUSIONS, norm, other))
+    together = ("ada_layer_norm", "layer_norm", "other_norm")
+    assert {sharing(name) for name in together} == {together}
 
 
 def test_every_primitive_is_counted_by_its_own_row() -> None:

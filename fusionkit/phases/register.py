@@ -10,6 +10,7 @@ from typing import Any
 
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.phase_records import PhaseRecord
+from fusionkit.fusions import registrations
 from fusionkit.passes.compiled import pattern_groups
 from fusionkit.passes.match_pass import match_pass_for
 from fusionkit.passes.registration import LAYOUTS, Edit, apply_edits, layout_of, registration_edits
@@ -86,7 +87,10 @@ def register(study: Study, checkout: str | None = None, old_name: str | None = N
 
 
 def _names(study: Study) -> list[FusionNames]:
-    registered = [FusionNames(name) for name in study.patterns if f"enable_{name}" in pattern_registry]
+    rows = registrations()
+    registered = [
+        FusionNames(name) for name in study.patterns if name in rows and rows[name].flag in pattern_registry
+    ]
     if study.pattern_file is None:
         return registered
     return [
@@ -120,7 +124,7 @@ def _reachability(study: Study) -> list[dict[str, Any]]:
             "pattern": name,
             "variants": len(group),
             "matcher entries": matcher.entries(name),
-            "registered by": "pattern_file" if name == study.trial else f"enable_{name}",
+            "registered by": "pattern_file" if name == study.trial else registrations()[name].flag,
             "verdict": str(Verdict.PASS if matcher.entries(name) else Verdict.FAIL),
         }
         for name, group in groups.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusionkit.encoding import Result
-from fusionkit.fusions import BenefitKind
+from fusionkit.fusion_rows import BenefitKind
 from fusionkit.profile.copies import neighbours
 from fusionkit.profile.diff import ProfileDiff
 from fusionkit.profile.families import is_kernel, stem

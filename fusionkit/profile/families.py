@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from fusionkit.fusions import FUSIONS, FusedOp
+from fusionkit.fusion_rows import FusedOp
+from fusionkit.fusions import FUSIONS, sharing
 from fusionkit.profile.kernel_records import CPU_CORE, KernelRecord
 
 Family = Literal[
@@ -59,7 +60,7 @@ def launch_name(record: KernelRecord) -> str:
 
 
 STEMS: dict[str, str] = {
-    "RotaryMul": "RotaryPositionEmbedding",  # older CANN's kernel of npu_rotary_mul
+    **{old: op.kernel_types[0] for row in FUSIONS for op in row.ops for old in op.older_types},
     "ConcatD": "Concat",
     "SplitD": "Split",
     "SplitVD": "SplitV",
@@ -96,8 +97,7 @@ FAMILY_RULES: tuple[FamilyRule, ...] = (
         "Reduce* LpNorm* Softmax* LogSoftmax* ArgMax* ArgMin* Cumsum* Cumprod*",
         "CANN ops-math math/, ops-nn activation/",
     ),
-    FamilyRule("norm", "*Norm* adaln", "CANN ops-nn norm/; MindIE-SD adaln"),
-    FamilyRule("norm", "LayerNormScaleShift", "MindIE-SD layernorm_scale_shift"),
+    FamilyRule("norm", "*Norm*", "CANN ops-nn norm/; MindIE-SD layernorm_scale_shift"),
     FamilyRule("attention", "*Attention* *MaskedSoftmax*", "CANN ops-transformer attention/"),
     FamilyRule(
         "activation",
@@ -147,14 +147,18 @@ def family_of(op_type: str, core: str = "") -> Family:
 
 
 def fused_ops(kernel: str) -> tuple[FusedOp, ...]:
-    """The fused ops in the table of fusions for a fusion name, an op name (with or without namespace), or a kernel type."""
+    """The fused ops in the table of fusions for a fusion name, an op name (with or without namespace), or a kernel type.
+
+    For a fusion name also the ops of the fusions that share an op with it, since their launches look the same.
+    """
     wanted = kernel.casefold()
+    names = sharing(wanted)
     return tuple(
         op
         for row in FUSIONS
         for op in row.ops
-        if wanted
-        in {row.name, op.name, op.name.split("::")[1], *(kind.casefold() for kind in op.kernel_types)}
+        if row.name in names
+        or wanted in {op.name, op.name.split("::")[1], *(kind.casefold() for kind in op.every_type)}
     )
 
 
@@ -168,5 +172,5 @@ def is_kernel(record: KernelRecord, kernel: str) -> bool:
     if record.core == CPU_CORE:
         names = {op.name for op in ops} or {kernel}
         return record.name in names or (not ops and record.type == kernel)
-    types = {kind.casefold() for op in ops for kind in op.kernel_types} or {kernel.casefold()}
+    types = {kind.casefold() for op in ops for kind in op.every_type} or {kernel.casefold()}
     return record.type.casefold() in types or (not ops and record.name == kernel)

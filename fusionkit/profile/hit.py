@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import sharing
 from fusionkit.profile.families import is_kernel
 from fusionkit.profile.kernel_records import Profile, pair_note, require_same_source
 from fusionkit.verdict import Verdict
@@ -33,9 +34,10 @@ def check_kernel_hit(
 ) -> KernelHit:
     """Compare the launches of `kernel` with `expected`, the number of sites in all profiled steps.
 
-    `kernel`: a pattern name (`rope`), an op (`npu_rotary_mul`), a kernel type (`RotaryPositionEmbedding`, older names
-    included), or the type or name of a user kernel. Gradient kernels do not count. PASS if `expected` is positive and
-    equals the count, and `baseline` (the run without the fusion), if given, has no launch. INCONCLUSIVE without
+    `kernel`: a pattern name (`rope`; with the fusions that share an op with it, whose sites `expected` includes), an
+    op (`npu_rotary_mul`), a kernel type (`RotaryPositionEmbedding`, older names included), or the type or name of a
+    user kernel. Gradient kernels do not count. PASS if `expected` is positive and equals the
+    count, and `baseline` (the run without the fusion), if given, has no launch. INCONCLUSIVE without
     `expected`, without kernels, or if unread rows could change the verdict. Raises MisuseError for a negative
     `expected` or profiles from different targets.
     """
@@ -54,7 +56,7 @@ def check_kernel_hit(
 
 def _judge(profile: Profile, kernel: str, count: int, expected: int | None) -> tuple[Verdict, str]:
     """Verdict on the profile alone."""
-    launches = f"{count} launches of {kernel} among {len(profile.records)} kernels"
+    launches = f"{count} launches of {' and '.join(sharing(kernel))} among {len(profile.records)} kernels"
     if len(profile.steps) > 1:
         launches += f" in {len(profile.steps)} steps"
     if not profile.records:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from fusionkit.fusions import FUSIONS
+
 Role = Literal["kernel", "leaf", "transparent"]
 """kernel: one row, inner ops hidden. leaf: a row if no inner op is one. transparent: never a row."""
 
@@ -33,22 +35,11 @@ _WORKING_KEYS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunct
 _OPS_NN = "CANN ops-nn"
 _OPS_MATH = "CANN ops-math"
 _OPS_TRANSFORMER = "CANN ops-transformer"
-_KIT = "fusionkit's own op, the kernel is MindIE-SD's"
 
 CPU_OP_TYPES: tuple[tuple[str, str, str], ...] = (
-    ("npu::npu_rms_norm", "RmsNorm", _OPS_NN),
-    ("npu::npu_add_rms_norm", "AddRmsNorm", _OPS_NN),
-    ("npu::npu_rotary_mul", "RotaryPositionEmbedding", _OPS_TRANSFORMER),
-    ("npu::npu_swiglu", "SwiGlu", _OPS_NN),
-    ("npu::npu_geglu", "GeGluV2", _OPS_NN),
-    ("npu::npu_gelu", "Gelu", _OPS_NN),
-    ("npu::npu_fast_gelu", "FastGelu", _OPS_NN),
-    ("npu::npu_fusion_attention", "FlashAttentionScore", _OPS_TRANSFORMER),
-    ("npu::npu_grouped_matmul", "GroupedMatmul", _OPS_TRANSFORMER),
-    ("npu::npu_scaled_masked_softmax", "ScaledMaskedSoftmax", "op-plugin"),
+    *((op.name, op.kernel_types[0], op.source) for row in FUSIONS for op in row.ops),
     ("npu::_npu_dtype_cast", "Cast", _OPS_MATH),
     ("npu::npu_dtype_cast", "Cast", _OPS_MATH),
-    ("fusionkit::layer_norm_scale_shift", "AdaLayerNorm", _KIT),
     ("aten::pow", "Pows", _OPS_MATH),
     ("aten::square", "Square", _OPS_MATH),
     ("aten::mean", "ReduceMean", _OPS_MATH),
@@ -103,7 +94,7 @@ CPU_OP_TYPES: tuple[tuple[str, str, str], ...] = (
 )
 """Op without its in-place underscore, NPU operator type, and where that operator is specified."""
 
-_TYPES = {op: kind for op, kind, _ in CPU_OP_TYPES}
+_TYPES = {op: kind for op, kind, _ in reversed(CPU_OP_TYPES)}  # of an op in two rows, the first one's type
 
 DTYPE_WORDS: dict[torch.dtype, str] = {
     torch.float32: "FLOAT",

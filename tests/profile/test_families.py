@@ -15,7 +15,7 @@ from fusionkit.profile.families import (
     op_type_of_name,
     stem,
 )
-from fusionkit.profile.op_traits import CPU_OP_TYPES
+from fusionkit.profile.op_traits import CPU_OP_TYPES, cpu_op_type
 
 FUSED_OPS = [op for row in FUSIONS for op in row.ops]
 
@@ -71,15 +71,22 @@ def test_every_row_of_the_tables_has_a_source() -> None:
 
 def test_every_fused_kernel_and_cpu_type_has_a_family() -> None:
     known_other = {"GatherV2", "ZerosLike", "Fill", "Range"}
-    types = {kind for op in FUSED_OPS for kind in op.kernel_types} | {kind for _, kind, _ in CPU_OP_TYPES}
+    types = {kind for op in FUSED_OPS for kind in op.every_type} | {kind for _, kind, _ in CPU_OP_TYPES}
     assert {kind for kind in types if family_of(kind) == "other"} == known_other
 
 
-def test_the_cpu_type_of_a_fused_op_is_its_first_npu_type_or_a_version_of_it() -> None:
-    types = {op: kind for op, kind, _ in CPU_OP_TYPES}
-    for op in FUSED_OPS:
-        if op.name in types:
-            assert types[op.name] in op.kernel_types
+def test_the_cpu_type_of_a_fused_op_is_the_first_of_its_row() -> None:
+    assert all(cpu_op_type(op.name) == op.kernel_types[0] for op in FUSED_OPS)
+    kinds = {"npu::npu_geglu": "GeGluV2", "fusionkit::layer_norm_scale_shift": "AdaLayerNorm"}
+    assert {op: cpu_op_type(op) for op in kinds} == kinds
+
+
+def test_older_types_are_of_the_stem_and_family_of_the_present_one() -> None:
+    assert {old: stem(old) for op in FUSED_OPS for old in op.older_types} == {
+        "RotaryMul": "RotaryPositionEmbedding",
+        "adaln": "LayerNormScaleShift",
+    }
+    assert (family_of("RotaryMul"), family_of("adaln")) == ("rotary", "norm")
 
 
 def test_versions_are_one_stem_and_grads_are_not() -> None:
@@ -135,6 +142,6 @@ def test_a_kernel_of_ones_own_by_type_or_name() -> None:
 
 def test_names_of_the_grammar_give_their_last_part() -> None:
     for op in FUSED_OPS:
-        for kind in op.kernel_types:
+        for kind in op.every_type:
             if re.fullmatch(r"[A-Z]\w*", kind):
                 assert op_type_of_name(f"aclnnSome_{kind}AiCore_{kind}") == kind

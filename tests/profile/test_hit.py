@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_profiles import cpu, profile, record
 
+from fusionkit import fusions
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import FUSIONS, fusion
+from fusionkit.profile import families
 from fusionkit.profile.hit import check_kernel_hit
 from fusionkit.profile.kernel_records import CPU_NOTE
 from fusionkit.verdict import Verdict
@@ -20,6 +25,16 @@ def test_as_many_as_expected() -> None:
     assert hit.verdict is Verdict.PASS
     assert hit
     assert (hit.count, hit.expected, hit.baseline_count) == (12, 12, None)
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "other_norm"])
+def test_fusions_with_one_op_are_counted_together(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    rows = (*FUSIONS, dataclasses.replace(fusion("rms_norm"), name="other_norm"))
+    for module in (fusions, families):
+        monkeypatch.setattr(module, "FUSIONS", rows)
+    hit = check_kernel_hit(WITH, name, 12)
+    assert hit.verdict is Verdict.PASS
+    assert hit.reason == "12 launches of rms_norm and other_norm among 14 kernels, as expected"
 
 
 @pytest.mark.parametrize("expected", [11, 13])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.config import DECOMPOSITIONS, CompilationConfig
+from fusionkit.fusions import registrations
 from fusionkit.match.explanation.causes import Cause, plain_cause
 from fusionkit.match.explanation.entry_variants import EntryVariant
 from fusionkit.match.explanation.explain import SiteExplanation
@@ -25,7 +26,7 @@ def switch_cause(pattern: str, path: Path | None, config: CompilationConfig) -> 
             return None
         named = ", ".join(config.pattern_files) or "none"
         return plain_cause("not_registered", f"{path.name} among pattern_files", named)
-    flag = f"enable_{pattern}"
+    flag = registrations()[pattern].flag
     if getattr(config.fusion_patterns, flag):
         return None
     return plain_cause("flag_off", f"{flag}=True", f"{flag}=False")
@@ -35,7 +36,7 @@ def switched_on(pattern: str, path: Path | None, config: CompilationConfig) -> C
     """The config with the pattern enabled: its flag on, or its file appended."""
     if path is not None:
         return dataclasses.replace(config, pattern_files=(*config.pattern_files, str(path)))
-    flags = dataclasses.replace(config.fusion_patterns, **{f"enable_{pattern}": True})
+    flags = dataclasses.replace(config.fusion_patterns, **{registrations()[pattern].flag: True})
     return dataclasses.replace(config, fusion_patterns=flags)
 
 

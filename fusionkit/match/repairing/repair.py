@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import fusionkit.patterns
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
-from fusionkit.fusions import pattern_names
+from fusionkit.fusions import pattern_names, registrations
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.match.matching import device_of, match_groups
@@ -27,7 +27,6 @@ from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.registering import PatternClass
-from fusionkit.passes.registry import pattern_registry
 from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.store import write_text
@@ -222,12 +221,14 @@ def _kit_file(name: str) -> Path:
         raise MisuseError(
             f"'{name}' is no pattern of the kit and no .py file; known: {', '.join(pattern_names())}"
         )
-    group, _ = pattern_registry[f"enable_{name}"]
-    folder = Path(fusionkit.patterns.__path__[0])
-    for path in sorted(folder.glob("*_pattern.py")):
-        if f"\n{group} = " in path.read_text("utf-8"):
-            return path
-    raise MisuseError(f"pattern '{name}': no file of the kit defines {group}")
+    module = registrations()[name].module
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise MisuseError(f"row {name} of fusions: no module {module}; name the module of its pattern")
+    return Path(spec.origin)
 
 
 def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:
