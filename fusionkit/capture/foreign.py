@@ -63,7 +63,7 @@ def device_name(device: torch.device) -> str:
 
 
 def keep_composites(nodes: Iterable[torch.fx.Node]) -> None:
-    """Keep the composite aten ops of these nodes, and no others, undecomposed on the bare PrivateUse1 slot.
+    """Keep the composite aten ops of these nodes, those of a capture, undecomposed on the bare PrivateUse1 slot.
 
     torch_npu has its own kernel for aten.matmul, for example: a linear on npu is traced as t and matmul, elsewhere
     as t, view and mm. A pattern traces as its graph does once the slot has a kernel; that kernel is never called.

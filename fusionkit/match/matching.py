@@ -77,7 +77,7 @@ class Matching:
 
     def tracer(self) -> TraceFunction:
         """A tracer with that table, which records the pattern's source lines."""
-        keep_composites(node for graph in self.graphs for node in graph.nodes)
+        keep_composites(node for graph in self.capture.graphs for node in graph.nodes)
         return make_tracer(decomposition_table(self.traced_with), sources=True)
 
 
@@ -146,7 +146,7 @@ def match_groups(
             f"subject {capture.subject}: no graph was captured in window {window} (there is: {windows});"
             " capture it with --window"
         )
-    keep_composites(node for graph in graphs for node in graph.nodes)
+    keep_composites(node for graph in capture.graphs for node in graph.nodes)
     matcher, unusable = _usable(groups, pattern_table or capture.decompositions, device_of(graphs), tolerates)
     matches: list[SiteMatch] = []
     rewritten = []

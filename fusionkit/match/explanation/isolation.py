@@ -247,7 +247,7 @@ def isolate_capture(
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
     path = Path(pattern) if str(pattern).endswith(".py") else None
     groups = trial_groups(path) if path is not None else enabled_groups(select_patterns((str(pattern),)))
-    keep_composites(node for graph in graphs for node in graph.nodes)
+    keep_composites(node for graph in capture.graphs for node in graph.nodes)
     trace = make_tracer(decomposition_table(capture.decompositions), sources=True)
     device = device_of(graphs)
     sites = {name: count.expected for name, count in capture.counts.items()}
