@@ -96,9 +96,10 @@ def constant(value: torch.Tensor, _index: int) -> torch.Tensor:
     return value
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return (str(error).strip().splitlines() or ["?"])[0]
+def one_line(error: BaseException) -> str:
+    """Kind and first line of an error."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def dtypes_of(result: Any) -> list[Any]:

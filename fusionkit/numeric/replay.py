@@ -25,6 +25,7 @@ from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.figures import has_values
+from fusionkit.numeric.judging import one_line
 from fusionkit.numeric.reference import run_float64
 from fusionkit.numeric.samples import choose_activations, clone, count_draws, draw, stack, written
 from fusionkit.numeric.tolerance import Tolerance
@@ -145,11 +146,11 @@ def _run(
             expected, original_writes = _call(original, inputs)
             reference = run_float64(original, [clone(value) for value in inputs])
         except USER_CODE_ERRORS as error:
-            return replace(runs, stopped=(Verdict.INCONCLUSIVE, f"the original raised {_one_line(error)}"))
+            return replace(runs, stopped=(Verdict.INCONCLUSIVE, f"the original raised {one_line(error)}"))
         try:
             actual, replacement_writes = _call(replacement, inputs)
         except USER_CODE_ERRORS as error:
-            return replace(runs, stopped=(Verdict.FAIL, f"the replacement raised {_one_line(error)}"))
+            return replace(runs, stopped=(Verdict.FAIL, f"the replacement raised {one_line(error)}"))
         for side, writes in (("original", original_writes), ("replacement", replacement_writes)):
             if writes:
                 return replace(runs, stopped=(Verdict.FAIL, f"the {side} writes to its inputs {writes}"))
@@ -208,9 +209,3 @@ def _call(fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, list[int]
     result = fn(*copies)
     pairs = zip(inputs, copies, strict=True)
     return result, [index for index, (before, after) in enumerate(pairs) if written(before, after)]
-
-
-def _one_line(error: BaseException) -> str:
-    """Kind and first line of an error."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -27,7 +27,7 @@ from fusionkit.numeric.judging import (
     comparable,
     constant,
     dtypes_of,
-    first_line,
+    one_line,
     same_bits,
     worst_row,
 )
@@ -102,8 +102,7 @@ class _Search:
             self._calls()
             self._layouts()
         except _DifferenceError as difference:
-            counterexample = difference.counterexample
-            return self._result(Verdict.FAIL, str(counterexample), counterexample)
+            return self._result(Verdict.FAIL, str(difference.counterexample), difference.counterexample)
         return self._verdict()
 
     def _values(self) -> None:
@@ -137,12 +136,10 @@ class _Search:
 
     def _bounds(self) -> None:
         """Scale the arguments until both sides of each bound are reached."""
+        choices = [*((self.names[i], [i]) for i in self.floating), ("all arguments", self.floating)]
         for bound in (*alone(*self.bounds), *alone(*reversed(self.bounds))):
             for factor in _FACTORS:
-                for label, chosen in (
-                    *((self.names[i], [i]) for i in self.floating),
-                    ("all arguments", self.floating),
-                ):
+                for label, chosen in choices:
                     if len(self.reached.get(bound, ())) == 2:
                         break
                     draw = times(factor).draw
@@ -207,22 +204,20 @@ class _Search:
             expected, kept = call_on_copies(self.original, given)
             reference = run_float64(self.original, [clone(value) for value in given])
         except USER_CODE_ERRORS:
-            self.passed_by.setdefault(f"{label}, {regime}: the original raises")
-            return None
+            return self._pass_by(f"{label}, {regime}: the original raises")
         try:
             actual, mine = call_on_copies(replacement or self.replacement, given)
         except USER_CODE_ERRORS as error:
             # a documented limit of the op: no such site is a hit
             if kind == "layouts" and isinstance(error, MisuseError):
-                self.passed_by.setdefault(f"{regime}: {first_line(error)}")
-                return None
-            self._fail(
-                label, regime, given, f"the replacement raised {type(error).__name__}: {first_line(error)}"
-            )
+                return self._pass_by(f"{regime}: {one_line(error)}")
+            self._fail(label, regime, given, f"the replacement raised {one_line(error)}")
         if not mine and kept:
             self._fail(label, regime, given, "the replacement writes to its inputs")
         if kind == "layouts" and dtypes_of(expected) != dtypes_of(actual):
-            return None  # the chain's casts are written for another dtype
+            return self._pass_by(
+                f"{regime}: the dtypes of the outputs differ, by casts for another input dtype"
+            )
         verdict, reason = self._compared(given, expected, actual, reference, regime == LARGEST)
         if verdict is Verdict.FAIL:
             self._fail(label, regime, given, reason, (expected, actual))
@@ -234,6 +229,11 @@ class _Search:
         self.judged.setdefault(kind, {})[regime] = None
         self.passed_by.pop(f"{label}, {regime}: the original raises", None)
         return True
+
+    def _pass_by(self, line: str) -> bool | None:
+        """Note what was not exercised; gives None."""
+        self.passed_by.setdefault(line)
+        return None
 
     def _compared(
         self, given: Sequence[Any], expected: Any, actual: Any, reference: Any, overflows: bool

@@ -27,9 +27,9 @@ def test_round_trip_gives_the_same_bytes(capsule, tmp_path):
 
 def test_matching_in_the_capsule_finds_the_same_sites(capsule):
     config = compiled("flux").config
-    found = match_subject(read_capsule(capsule), config).matches
-    assert [match.to_dict() for match in found] == [match.to_dict() for match in compiled("flux").matches]
-    assert found == compiled("flux").matches
+    matches = match_subject(read_capsule(capsule), config).matches
+    assert [match.to_dict() for match in matches] == [match.to_dict() for match in compiled("flux").matches]
+    assert matches == compiled("flux").matches
 
 
 def test_metadata_is_fake_and_complete(capsule):
