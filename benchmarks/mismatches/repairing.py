@@ -9,9 +9,9 @@ import torch
 
 from fusionkit.errors import FusionKitError
 from fusionkit.match.matching import device_of
-from fusionkit.match.site_replay import extract_site
+from fusionkit.match.site_calls import pattern_call
 from fusionkit.passes.match_pass import match_pass_for
-from fusionkit.passes.registering import PatternClass, argument_names
+from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.pattern_files.pattern_file import read_pattern_file
 from mismatches.case import Case
@@ -93,12 +93,13 @@ def _error(case: Case, classes: Sequence[PatternClass], hit: SiteMatch) -> float
     variant = next(item for item in classes if item.name() == hit.variant)
     values = {node.name: node.meta.get("val") for node in graph.nodes}
     generator = torch.Generator().manual_seed(0)
-    names = argument_names(variant)
-    nodes = [hit.arguments[n]["node"] for n in names if isinstance(hit.arguments[n], dict)]
-    drawn = {n: torch.randn(tuple(values[n].shape), generator=generator).to(values[n].dtype) for n in nodes}
-    given = [drawn[v["node"]] if isinstance(v := hit.arguments[n], dict) else v for n in names]
+    call = pattern_call(graph, hit, variant)
+    drawn = {
+        n: torch.randn(tuple(values[n].shape), generator=generator).to(values[n].dtype) for n in call.inputs
+    }
+    tensors = [drawn[node] for node in call.inputs]
     with torch.no_grad():
-        new = variant.replacement(*given)
-        old = extract_site(graph, hit, nodes, new.dtype)(*(drawn[n] for n in nodes))
+        new = call.replacement(*tensors)
+        old = call.original_for(tensors)(*tensors)
     difference = (new.double() - old.double()).norm() / old.double().norm().clamp_min(1e-30)
     return float(difference)

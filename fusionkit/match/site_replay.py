@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph
 from fusionkit.errors import MisuseError
-from fusionkit.match.entry_replay import as_function, entry_site, is_entry
+from fusionkit.match.site_calls import SiteCall, pattern_call, site_call
+from fusionkit.numeric.counterexample import Counterexample, Search
+from fusionkit.numeric.layouts import size_literals
 from fusionkit.numeric.replay import SiteReplay, replay_site
-from fusionkit.passes.admission import cast_dtype
 from fusionkit.passes.compiled import Compiled
-from fusionkit.passes.graph_entries import FileGroup
-from fusionkit.passes.registering import PatternClass, activations_of, argument_names, replacement_of
+from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.verdict import Verdict, combine
 
@@ -30,46 +29,60 @@ class ReplayReport:
     verdict: Verdict
     reason: str
 
+    @property
+    def searches(self) -> tuple[tuple[str, Search], ...]:
+        """Pattern and result of each counterexample search, one for sites of equal form."""
+        distinct = {
+            id(replay.search): (match.pattern, replay.search) for match, replay in self.sites if replay.search
+        }
+        return tuple(distinct.values())
+
+    @property
+    def counterexamples(self) -> tuple[tuple[str, Counterexample], ...]:
+        """Pattern and counterexample of each site form that has one."""
+        return tuple((name, found) for name, search in self.searches if (found := search.counterexample))
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: one entry per site."""
+        """Plain JSON: one entry per site; `search` is the index of the site's search."""
+        number = {id(search): index for index, (_, search) in enumerate(self.searches)}
         return {
             "verdict": str(self.verdict),
             "reason": self.reason,
+            "searches": [{"pattern": name, **search.to_dict()} for name, search in self.searches],
             "sites": [
-                {"pattern": match.pattern, "anchor": match.anchor, "module": match.module, **replay.to_dict()}
+                {
+                    "pattern": match.pattern,
+                    "anchor": match.anchor,
+                    "module": match.module,
+                    **replay.to_dict(),
+                    "search": number.get(id(replay.search)),
+                }
                 for match, replay in self.sites
             ],
         }
 
 
-def replay_hits(compiled: Compiled, *, seed: int = 0) -> ReplayReport:
+def replay_hits(compiled: Compiled, *, seed: int = 0, train: bool = False) -> ReplayReport:
     """Replay every hit of a compile that kept its inputs (`keep_inputs=True`).
 
     Original: the matched nodes of the graph. Replacement: the pattern's own function. Both get the values that the
-    site had in the run, then random ones (see numeric.replay).
+    site had in the run, then random ones (see numeric.replay), then those of a counterexample search, which sites of
+    equal graph, literals, shapes, strides and dtypes share. `train`: gradients are compared too.
     """
     replays = []
+    searches: dict[Any, Search | None] = {}
     for graph in compiled.before:
         matches = [m for m in compiled.matches if m.graph_index == graph.key.index and m.status == "hit"]
         if not matches:
             continue
-        entries = {
-            match.anchor: entry_site(graph, match, group)
-            for match in matches
-            if isinstance(group := compiled.groups[match.pattern], FileGroup)
-            and is_entry(group, match.variant)
-        }
-        read = [name for site in entries.values() for name in site.inputs]
+        calls = {match.anchor: site_call(graph, match, compiled.groups[match.pattern]) for match in matches}
+        read = [name for call in calls.values() for name in call.inputs]
         values = site_values(graph, compiled.session.inputs.get(graph.key.index), matches, read)
         for match in matches:
-            if match.anchor in entries:
-                site, name = entries[match.anchor], f"{match.pattern}:{match.anchor}"
-                tensors = [values[node] for node in site.inputs]
-                replay = replay_site(site.original, site.replacement, tensors, seed=seed, name=name)
-            else:
-                group = compiled.groups[match.pattern]
-                variant = next(pattern for pattern in group if pattern.name() == match.variant)
-                replay = replay_match(graph, match, variant, values, seed=seed)
+            call = calls[match.anchor]
+            form = (match.pattern, match.variant, call.form, *(_layout(values[node]) for node in call.inputs))
+            replay = _replay(call, values, seed=seed, train=train, search=searches.get(form))
+            searches[form] = replay.search
             replays.append((match, replay))
     return ReplayReport(tuple(replays), *_overall(replays))
 
@@ -83,45 +96,27 @@ def replay_match(
     seed: int = 0,
 ) -> SiteReplay:
     """Replay one site; `values`: name of an input node -> its tensor in a real run."""
-    names = [name for name in argument_names(variant) if isinstance(match.arguments[name], dict)]
-    nodes = [match.arguments[name]["node"] for name in names]
-    literals = {name: value for name, value in match.arguments.items() if not isinstance(value, dict)}
-    drawn = activations_of(variant)
-    replacement = replacement_of(variant, names, literals)
-    eps = literals.get("eps")
-    tensors = [values[node] for node in nodes]
-    with torch.no_grad():
-        made = [leaf for leaf in tree_leaves(replacement(*tensors)) if isinstance(leaf, torch.Tensor)]
+    return _replay(pattern_call(graph, match, variant), values, seed=seed)
+
+
+def _replay(call: SiteCall, values: Mapping[str, Any], **options: Any) -> SiteReplay:
+    tensors = [values[node] for node in call.inputs]
     return replay_site(
-        extract_site(graph, match, nodes, made[0].dtype if made else None),
-        replacement,
+        call.original_for(tensors),
+        call.replacement,
         tensors,
-        eps=float(eps) if isinstance(eps, int | float) else None,
-        seed=seed,
-        activations=[index for index, name in enumerate(names) if name in drawn],
-        name=f"{match.pattern}:{match.anchor}",
+        eps=call.eps,
+        activations=call.activations,
+        name=call.name,
+        names=call.names,
+        literals=size_literals(call.original.graph.nodes),
+        **options,
     )
 
 
-def extract_site(
-    graph: CapturedGraph, match: SiteMatch, inputs: Sequence[str], dtype: torch.dtype | None
-) -> Callable[..., Any]:
-    """The matched nodes as a function of the site's input nodes, in the order of `inputs`.
-
-    `dtype`: the replacement's. If all users of the chain cast its result to it, that cast is part of the site.
-    """
-    names = list(dict.fromkeys(inputs))
-    nodes = [node for node in graph.nodes if node.name in match.nodes and node.name not in names]
-    (root,) = [node for node in nodes if node.name == match.anchor]
-    module = as_function(graph.module, nodes, names, root)
-    cast = dtype is not None and bool(root.users) and all(cast_dtype(user) == dtype for user in root.users)
-
-    def original(*tensors: torch.Tensor) -> Any:
-        values = dict(zip(inputs, tensors, strict=True))
-        result = module(*(values[name] for name in names))
-        return torch.ops.aten._to_copy.default(result, dtype=dtype) if cast else result
-
-    return original
+def _layout(value: Any) -> Any:
+    """What two inputs of equal sites have in common."""
+    return (value.dtype, value.shape, value.stride()) if isinstance(value, torch.Tensor) else value
 
 
 def site_values(

@@ -29,6 +29,7 @@ class _Gate:
     tolerance: Tolerance
     dtype: torch.dtype | None
     original_ulps: Mapping[str, tuple[float, float]]
+    report: bool
 
 
 def compare_outputs(
@@ -40,6 +41,7 @@ def compare_outputs(
     name: str = "output",
     dtype_gate: torch.dtype | None = None,
     original_ulps: Mapping[str, tuple[float, float]] | None = None,
+    report: bool = True,
 ) -> Comparison:
     """Compare `actual` (the replacement's output) with `expected` (the original implementation's).
 
@@ -48,6 +50,7 @@ def compare_outputs(
     which the reason says. `dtype_gate`: dtype whose ulp is the unit; default each output's own, float32 for
     float64 outputs (no reference is more precise). `original_ulps`: output name -> mean and max error of the
     original on other inputs; used where larger than the error measured here, which few rows underestimate.
+    `report`: measure what is no part of the verdict too (whole-output cosine, largest difference, counts).
 
     PASS needs all of: the same structure, shapes and dtypes; NaN and Inf only where expected or the reference
     (rounded to the output's dtype) has the same; every row's cosine with the reference, max error and mean
@@ -55,7 +58,7 @@ def compare_outputs(
     no finite element, zero throughout, tensors without values) is INCONCLUSIVE.
     Raises MisuseError for leaves that are neither tensors nor plain values.
     """
-    gate = _Gate(tolerance or Tolerance(), dtype_gate, original_ulps or {})
+    gate = _Gate(tolerance or Tolerance(), dtype_gate, original_ulps or {}, report)
     if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
         return _compare_leaf(name, expected, actual, reference, gate)
     expected_leaves, actual_leaves = _leaves(expected, name), _leaves(actual, name)
@@ -99,8 +102,10 @@ def _compare_leaf(name: str, expected: Any, actual: Any, reference: Any, gate: _
         shapes = f"{tuple(reference.shape)}, the output {tuple(expected.shape)}"
         return _inconclusive(record, f"the reference has shape {shapes}")
     expected, actual = expected.detach().cpu(), actual.detach().cpu()
-    record = _describe(record, expected, actual)
-    if not (actual.is_floating_point() or actual.is_complex()):
+    exact = not (actual.is_floating_point() or actual.is_complex())
+    if gate.report or exact:
+        record = _describe(record, expected, actual)
+    if exact:
         equal = "are equal" if record.bit_equal else f"differ, by up to {record.max_abs:g}"
         reason = f"{name}: {record.dtype} values {equal}"
         return replace(record, verdict=Verdict.PASS if record.bit_equal else Verdict.FAIL, reason=reason)
@@ -164,6 +169,7 @@ def _judge(
     """Apply the rules to one floating output: NaN and Inf, row cosine, mean error, max error."""
     disagreements = figures.nonfinite_disagreements(actual, [expected, reference.to(expected.dtype)])
     if disagreements:
+        record = _describe(record, expected, actual)
         counts = f"{record.nan_count} NaN and {record.inf_count} Inf"
         wanted = f"expected {record.expected_nan_count} and {record.expected_inf_count}"
         reason = f"NaN or Inf disagrees at {disagreements} elements: {counts}, {wanted}"

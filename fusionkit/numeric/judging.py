@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.figures import bit_equal
 from fusionkit.numeric.samples import clone
 
@@ -63,10 +64,70 @@ def aliased_inputs(function: Callable[..., Any], given: Sequence[Any]) -> set[in
     }
 
 
+def gradients(function: Callable[..., Any], *given: Any) -> tuple[torch.Tensor, ...]:
+    """The gradients of the floating inputs, by cotangents that every floating dtype holds exactly.
+
+    Zeros for an input that no output depends on. Raises RuntimeError where no output has a gradient.
+    """
+    with torch.enable_grad():
+        copies = [clone(value) for value in given]
+        inputs = [copy.requires_grad_() for copy in copies if is_floating(copy)]
+        outputs = [
+            leaf for leaf in tree_leaves(function(*copies)) if is_floating(leaf) and leaf.requires_grad
+        ]
+        if not outputs:
+            raise RuntimeError("no output depends on an input")
+        generator = torch.Generator().manual_seed(0)
+        cotangents = [
+            (torch.randint(1, 4, tuple(output.shape), generator=generator) * 0.5).to(output.dtype)
+            for output in outputs
+        ]
+        return torch.autograd.grad(outputs, inputs, cotangents, allow_unused=True, materialize_grads=True)
+
+
+def is_floating(value: Any) -> bool:
+    """Whether it is a tensor of real or complex floating numbers."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def finite(value: Any) -> bool:
+    """Whether a tensor has no NaN and no Inf; everything else is finite."""
+    if not is_floating(value):
+        return True
+    return bool((value if value.is_complex() else value.double()).isfinite().all())
+
+
+def worst_original(comparisons: Iterable[Comparison]) -> dict[str, tuple[float, float]]:
+    """The original's largest mean and max error, in ulps, by output name."""
+    worst: dict[str, tuple[float, float]] = {}
+    for comparison in comparisons:
+        for output in comparison.outputs or (comparison,):
+            mean, largest = worst.get(output.name, (0.0, 0.0))
+            # "not measured" is NaN, for which max() returns its first argument
+            mean = max(mean, output.original_mean_ulps)
+            worst[output.name] = (mean, max(largest, output.original_max_ulps))
+    return worst
+
+
 def same_bits(first: Any, second: Any) -> bool:
     """Whether two results hold the same bits and plain values."""
     pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
     return all(bit_equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in pairs)
+
+
+def shows_equality(expected: Any, actual: Any) -> bool:
+    """Whether both hold the same bits, in tensors of one dtype each with a finite number other than zero."""
+    sides = tree_leaves(expected), tree_leaves(actual)
+    return len(sides[0]) == len(sides[1]) > 0 and all(map(_show_equality, *sides))
+
+
+def _show_equality(expected: Any, actual: Any) -> bool:
+    if not (is_floating(expected) and is_floating(actual)):
+        return False
+    if expected.dtype != actual.dtype or expected.shape != actual.shape or not bit_equal(expected, actual):
+        return False
+    numbers = expected if expected.is_complex() else expected.double()
+    return bool((numbers.isfinite() & (numbers != 0)).any())
 
 
 def worst_row(expected: Any, actual: Any) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
@@ -89,11 +150,6 @@ def worst_row(expected: Any, actual: Any) -> tuple[int, tuple[float, ...], tuple
             tuple(right[row, start : start + 4].tolist()),
         )
     return 0, (), ()
-
-
-def constant(value: torch.Tensor, _index: int) -> torch.Tensor:
-    """Draws `value` for an argument, whatever its index."""
-    return value
 
 
 def one_line(error: BaseException) -> str:

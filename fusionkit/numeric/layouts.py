@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from fusionkit.numeric.samples import random_like
 
+_SHAPING = frozenset(
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "expand",
+        "repeat",
+        "split",
+        "split_with_sizes",
+        "slice",
+        "select",
+        "narrow",
+        "unfold",
+        "as_strided",
+        "constant_pad_nd",
+        "arange",
+        "full",
+        "zeros",
+        "ones",
+        "empty",
+    ]
+)
 _ROWS = (1, 3, 7, 257)
 _COLUMNS = (1032,)
 
@@ -20,8 +44,13 @@ def other_strides(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     yield "tensors with an offset in their storage", [_map(value, _with_offset) for value in inputs]
 
 
-def other_sizes(inputs: Sequence[Any], generator: torch.Generator) -> Iterator[tuple[str, list[Any]]]:
-    """Normal values where a size that several dims share is replaced: of the leading dims, then of the last one."""
+def other_sizes(
+    inputs: Sequence[Any], generator: torch.Generator, literals: Collection[int] = ()
+) -> Iterator[tuple[str, list[Any]]]:
+    """Normal values where a size that several dims share is replaced: of the leading dims, then of the last one.
+
+    A size that one of the `literals` divides stays: the original is a graph that was made for it.
+    """
     tensors = [value for value in inputs if isinstance(value, torch.Tensor) and value.is_floating_point()]
     if not tensors:
         return
@@ -29,11 +58,22 @@ def other_sizes(inputs: Sequence[Any], generator: torch.Generator) -> Iterator[t
     for dim in range(largest.dim()):
         size = largest.shape[dim]
         for other in _COLUMNS if dim == largest.dim() - 1 else _ROWS:
-            if size not in (1, other):
+            if size not in (1, other) and all(size % literal for literal in literals):
                 resized = [
                     _resized(value, size, other, dim == largest.dim() - 1, generator) for value in inputs
                 ]
                 yield f"{other} in place of {size} in dim {dim}", resized
+
+
+def size_literals(nodes: Iterable[torch.fx.Node]) -> frozenset[int]:
+    """The numbers above 1 in the arguments of a graph's shape ops, which a capture made of the sizes of its inputs."""
+    shaping = [node for node in nodes if node.op == "call_function" and _name(node.target) in _SHAPING]
+    leaves = [leaf for node in shaping for leaf in tree_leaves((node.args, node.kwargs))]
+    return frozenset(leaf for leaf in leaves if type(leaf) is int and leaf > 1)
+
+
+def _name(target: Any) -> str:
+    return str(getattr(getattr(target, "overloadpacket", None), "__name__", ""))
 
 
 def in_float32(inputs: Sequence[Any], generator: torch.Generator) -> Iterator[tuple[str, list[Any]]]:

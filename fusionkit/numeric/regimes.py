@@ -5,7 +5,7 @@ A regime gives a tensor of the argument's shape, strides and dtype. "Row" is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,14 +41,14 @@ def _scaled(mean_square: float) -> Draw:
 
 def _gains(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Of both signs, with magnitudes of 1 to 2: away from the neutral values 0 and 1."""
-    return _into(like, as_gains(_normal(like, generator).float(), generator))
+    return into(like, as_gains(_normal(like, generator).float(), generator))
 
 
 def _rows_of_all_scales(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Row by row a mean square from 1e-8 to 1e8."""
     rows = _rows(like)
     scale = torch.logspace(-4, 4, rows)[torch.randperm(rows, generator=generator)]
-    return _into(like, _by_row(_normal(like, generator).float(), scale))
+    return into(like, _by_row(_normal(like, generator).float(), scale))
 
 
 def _single_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -57,16 +57,16 @@ def _single_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     if values.numel():
         column = torch.randint(values.shape[1], (values.shape[0], 1), generator=generator)
         values = values.scatter(1, column, 1e4)
-    return _into(like, values.reshape(like.shape))
+    return into(like, values.reshape(like.shape))
 
 
 def _signed(sign: float) -> Draw:
-    return lambda like, generator: _normal(like, generator).abs() * sign
+    return lambda like, generator: into(like, _normal(like, generator).float().abs() * sign)
 
 
 def _zero_rows(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Every other row zero."""
-    return _into(like, _by_row(_normal(like, generator).float(), (torch.arange(_rows(like)) % 2).float()))
+    return into(like, _by_row(_normal(like, generator).float(), (torch.arange(_rows(like)) % 2).float()))
 
 
 def _with(value: float) -> Draw:
@@ -76,20 +76,20 @@ def _with(value: float) -> Draw:
         values = _normal(like, generator).float().reshape(_rows(like), -1).clone()
         if values.numel():
             values[::2, int(torch.randint(values.shape[1], (1,), generator=generator))] = value
-        return _into(like, values.reshape(like.shape))
+        return into(like, values.reshape(like.shape))
 
     return draw
 
 
 def _subnormal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _into(like, _normal(like, generator).double() * torch.finfo(like.dtype).tiny / 256)
+    return into(like, _normal(like, generator).double() * torch.finfo(like.dtype).tiny / 256)
 
 
 def _largest(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Half of the dtype's largest value up to all of it, of both signs."""
     normal = _normal(like, generator).double()
     share = 0.5 + 0.5 * torch.rand(like.shape, generator=generator, dtype=torch.float64)
-    return _into(like, normal.sign() * share * torch.finfo(like.dtype).max)
+    return into(like, normal.sign() * share * torch.finfo(like.dtype).max)
 
 
 REGIMES: tuple[Regime, ...] = (
@@ -119,7 +119,7 @@ def near(value: float) -> Regime:
         flat = values.reshape(-1)
         for index, exact in enumerate((value, value * 0.99, value * 1.01, -value)):
             flat[index::7] = exact
-        return _into(like, flat.reshape(like.shape))
+        return into(like, flat.reshape(like.shape))
 
     return Regime(f"around {value:g}", draw)
 
@@ -129,19 +129,30 @@ def times(factor: float) -> Regime:
     return Regime(f"mean square {factor**2:g}", _scaled(factor**2))
 
 
+def drawn(draw: Draw, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The regime's values for one argument; of a complex one, for its real and imaginary parts."""
+    if like.is_complex():
+        return torch.view_as_complex(draw(torch.view_as_real(like.resolve_conj()), generator))
+    return draw(like, generator)
+
+
 def masks(own: torch.Tensor, generator: torch.Generator) -> Iterator[tuple[str, torch.Tensor]]:
     """Bool values of several densities, and the inverse of the site's own."""
     for density in (0.1, 0.5, 0.9, 0.0, 1.0):
-        yield f"{density:.0%} true", _into(own, torch.rand(own.shape, generator=generator) < density)
-    yield "inverse of its own", _into(own, ~own)
+        yield f"{density:.0%} true", into(own, torch.rand(own.shape, generator=generator) < density)
+    yield "inverse of its own", into(own, ~own)
 
 
-def indices(own: torch.Tensor, generator: torch.Generator) -> Iterator[tuple[str, torch.Tensor]]:
-    """Whole numbers over the range of the site's own values, drawn anew; and its own in reverse."""
+def indices(
+    own: torch.Tensor, sizes: Sequence[int], generator: torch.Generator
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Whole numbers over the range of the site's own values and below each of the `sizes`; its own in reverse."""
     least, most = (int(own.min()), int(own.max())) if own.numel() else (0, 0)
-    drawn = torch.randint(least, most + 1, tuple(own.shape), generator=generator)
-    yield f"whole numbers from {least} to {most}", _into(own, drawn)
-    yield "its own in reverse", _into(own, own.flip(list(range(own.dim()))))
+    ranges = [(least, most + 1), *((0, size) for size in sorted(set(sizes)) if size != most + 1 or least)]
+    for low, high in ranges:
+        values = torch.randint(low, high, tuple(own.shape), generator=generator)
+        yield f"whole numbers from {low} to {high - 1}", into(own, values)
+    yield "its own in reverse", into(own, own.flip(list(range(own.dim()))))
 
 
 def _rows(like: torch.Tensor) -> int:
@@ -153,7 +164,7 @@ def _by_row(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return (values.reshape(-1, width) * scale[:, None]).reshape(values.shape) if values.numel() else values
 
 
-def _into(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def into(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """`values` in the strides, dtype and device of `like`; a dim of stride 0 keeps its first value."""
     for dim, (size, stride) in enumerate(zip(like.shape, like.stride(), strict=True)):
         if size > 1 and stride == 0:

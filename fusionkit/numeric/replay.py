@@ -1,4 +1,4 @@
-"""Replay one site: original against replacement on the site's own inputs and on random ones of three magnitudes.
+"""Replay one site: original against replacement on the site's own inputs, on random ones, and in a counterexample search.
 
 Why several magnitudes: an eps of 1e-2 instead of 1e-6 changes rows of mean square 1 by 0.5 %, which bfloat16 does
 not resolve; in rows whose mean square is near the eps the difference is large.
@@ -12,7 +12,7 @@ single row fails about one of twenty comparisons; with 32 rows none of 200.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,10 +24,12 @@ from fusionkit.encoding import Result
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
+from fusionkit.numeric.counterexample import Search
 from fusionkit.numeric.figures import has_values
-from fusionkit.numeric.judging import one_line
+from fusionkit.numeric.judging import one_line, worst_original
 from fusionkit.numeric.reference import run_float64
 from fusionkit.numeric.samples import choose_activations, clone, count_draws, draw, stack, written
+from fusionkit.numeric.search import search_counterexample
 from fusionkit.numeric.tolerance import Tolerance
 from fusionkit.verdict import Verdict, combine
 
@@ -65,7 +67,7 @@ class RegimeReplay(Result, without=("outputs",)):
 
 @dataclass(frozen=True, slots=True)
 class SiteReplay(Result, schema=1):
-    """All replays of one site; the verdict combines theirs, the reason is the deciding regime's."""
+    """All replays of one site; the verdict combines theirs and the search's, the reason is that of the deciding one."""
 
     name: str
     verdict: Verdict
@@ -74,6 +76,7 @@ class SiteReplay(Result, schema=1):
     activations: tuple[int, ...]
     dtype_gate: str | None
     regimes: tuple[RegimeReplay, ...]
+    search: Search | None = None
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS."""
@@ -101,6 +104,10 @@ def replay_site(
     activations: Sequence[int] | None = None,
     tolerance: Tolerance | None = None,
     name: str = "site",
+    names: Sequence[str] | None = None,
+    search: Search | None = None,
+    train: bool = False,
+    literals: Collection[int] = (),
 ) -> SiteReplay:
     """Call both implementations as `fn(*inputs)` in each regime and compare them with `compare_outputs`.
 
@@ -109,7 +116,8 @@ def replay_site(
     None or 0). activations: indexes of the inputs to be drawn; default floating tensors of two or more dims, or
     all floating tensors where none has; the others (gains, cos and sin, scale and shift, where the caller
     leaves them out) keep their values. dtype_gate: dtype whose ulp is the unit, default each output's own.
-    The reference is `run_float64(original)`. Same seed, same result. Gradients are off.
+    The reference is `run_float64(original)`. Same seed, same result. Gradients are off. Then a counterexample search
+    draws every argument (`names`, `train`, `literals`: as there); `search`: that of an equal site, taken over.
 
     A replacement that raises, or either side writing to an input, is FAIL; an original that raises is
     INCONCLUSIVE. Raises MisuseError for an index that is no floating tensor of `inputs`.
@@ -126,11 +134,33 @@ def replay_site(
         if draws > 1 and known is None:
             known = _original_ulps(compare, runs)
     regimes = (_judge(compare, _run(original, replacement, [inputs]), "own", None, known), *drawn)
-    verdict = combine(regime.verdict for regime in regimes)
-    deciding = next(regime for regime in regimes if regime.verdict is verdict)
-    reason = f"{len(regimes)} sets of inputs pass" if verdict else f"{deciding.regime}: {deciding.reason}"
+    if search is None and all(regime.comparison is not None for regime in regimes):
+        search = search_counterexample(
+            original,
+            replacement,
+            inputs,
+            seed=seed,
+            names=names,
+            compare=compare,
+            train=train,
+            literals=literals,
+        )
+    verdict, reason = _overall(regimes, search)
     gate = None if dtype_gate is None else str(dtype_gate)
-    return SiteReplay(name, verdict, reason, seed, chosen, gate, regimes)
+    return SiteReplay(name, verdict, reason, seed, chosen, gate, regimes, search)
+
+
+def _overall(regimes: Sequence[RegimeReplay], search: Search | None) -> tuple[Verdict, str]:
+    """The counterexample decides where there is one, else the first regime with the combined verdict."""
+    verdicts = [regime.verdict for regime in regimes]
+    if search is not None:
+        verdicts.append(search.verdict)
+    verdict = combine(verdicts)
+    if search is not None and search.verdict is verdict:
+        passed = f"{len(regimes)} sets of inputs pass; " if verdict else ""
+        return verdict, passed + search.reason
+    deciding = next(regime for regime in regimes if regime.verdict is verdict)
+    return verdict, f"{deciding.regime}: {deciding.reason}"
 
 
 @torch.no_grad()
@@ -192,15 +222,8 @@ def _replayed(
 
 def _original_ulps(compare: Callable[..., Comparison], runs: _Runs) -> dict[str, tuple[float, float]]:
     """Largest mean and max error that the original shows in any one sample, by output name."""
-    worst: dict[str, tuple[float, float]] = {}
-    for expected, reference in zip(runs.expected, runs.references, strict=True):
-        comparison = compare(expected, expected, reference=reference)
-        for output in comparison.outputs or (comparison,):
-            mean, largest = worst.get(output.name, (0.0, 0.0))
-            # "not measured" is NaN, for which max() returns its first argument
-            mean = max(mean, output.original_mean_ulps)
-            worst[output.name] = (mean, max(largest, output.original_max_ulps))
-    return worst
+    pairs = zip(runs.expected, runs.references, strict=True)
+    return worst_original(compare(expected, expected, reference=reference) for expected, reference in pairs)
 
 
 def _call(fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, list[int]]:

@@ -142,9 +142,9 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rope_fused(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    pair = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)).contiguous())
-    turn = torch.complex(cos[..., ::2].contiguous(), sin[..., ::2].contiguous())
-    return torch.view_as_real(pair * turn).flatten(-2).to(x.dtype)
+    real, imag = x.double().unflatten(-1, (-1, 2)).unbind(-1)
+    turned = (real * cos[..., ::2] - imag * sin[..., ::2], imag * cos[..., 1::2] + real * sin[..., 1::2])
+    return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
 
 
 def modulated_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:

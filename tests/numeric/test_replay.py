@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import MisuseError
+from fusionkit.numeric.counterexample import Search
 from fusionkit.numeric.replay import replay_site
 from fusionkit.numeric.samples import clone, random_like
 from fusionkit.verdict import Verdict
@@ -35,7 +36,8 @@ def test_regimes_and_record() -> None:
         "mean_square=0.01",
         "mean_square=1e-05",
     ]
-    assert (found.verdict, found.reason, bool(found)) == (Verdict.PASS, "4 sets of inputs pass", True)
+    assert (found.verdict, bool(found)) == (Verdict.PASS, True)
+    assert found.reason.startswith("4 sets of inputs pass; no counterexample in ")
     assert found.activations == (0,)
     assert all(regime.comparison and regime.comparison.has_reference for regime in found.regimes)
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -66,7 +68,15 @@ def seen_by(activations: tuple[int, ...] | None, values: list[Any], seed: int = 
         seen.append([clone(value) for value in received])
         return received[0] * 1
 
-    assert replay_site(lambda *received: received[0] * 1, record, values, activations=activations, seed=seed)
+    searched = Search(Verdict.PASS, "of an equal site", {}, ())
+    assert replay_site(
+        lambda *received: received[0] * 1,
+        record,
+        values,
+        activations=activations,
+        seed=seed,
+        search=searched,
+    )
     return seen
 
 
@@ -202,8 +212,11 @@ def test_a_defect_of_one_regime_decides() -> None:
 
     found = replay_site(lambda x: x * 1, breaks_when_small, [torch.ones(40, 8)], seed=0)
     assert found.verdict is Verdict.FAIL
-    assert found.reason.startswith("mean_square=0.01: site: mean error")
     assert found.regimes[1].verdict is Verdict.PASS
+    assert found.regimes[2].reason.startswith("site: mean error")
+    assert found.search is not None
+    assert found.search.counterexample
+    assert found.search.counterexample.regime == "mean square 1e-2"
 
 
 def test_dtype_gate_reaches_the_comparison() -> None:

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.repairing.region import Region, is_number
+from fusionkit.numeric.layouts import size_literals
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.numeric.samples import as_gains, random_like
 
@@ -95,6 +96,7 @@ def prove(
         seed=seed,
         activations=activations,
         name=name,
+        literals=size_literals(region.nodes),
     )
 
 
