@@ -189,7 +189,6 @@ def test_a_counterexample_is_made_small_written_and_read_again(tmp_path):
     again = load_counterexample(path)
     assert again == shown
     assert torch.equal(again.inputs[0], x)
-    assert again.inputs[0].stride() == x.stride()
     original, replacement = WRONG["capped GELU"][:2]
     assert (original(*again.inputs) - replacement(*again.inputs)).abs().max() > 1
 
