@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from fusionkit.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from fusionkit.match.hits import HitReport
+    from fusionkit.numeric.counterexample import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +120,22 @@ def _changes(lock: _Lock, now: dict[str, Any]) -> list[str]:
 
 def _configure_numeric(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser, graphs=False)
+    parser.add_argument("--train", action="store_true", help="training graphs; compare gradients too")
     add_patterns_options(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("counterexamples"),
+        metavar="DIR",
+        help="where an input that shows a difference is kept; default counterexamples",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _numeric(arguments: argparse.Namespace) -> int:
     from fusionkit.match.hits import default_patterns
     from fusionkit.match.site_replay import replay_hits
-    from fusionkit.match.whole_model import compare_model
+    from fusionkit.match.whole_model import compare_in_float32
     from fusionkit.npu.target import shows_values
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.subjects.load import load_subject
@@ -134,7 +143,7 @@ def _numeric(arguments: argparse.Namespace) -> int:
 
     if not shows_values(arguments.target):
         raise MisuseError(f"numeric: target {arguments.target} computes nothing; use --target cpu or npu")
-    subject = load(arguments)
+    subject = load(arguments, train=arguments.train)
     if subject.fake is not None:
         raise MisuseError(
             "numeric: the full size is built without weights, from fake tensors; use --size tiny"
@@ -142,11 +151,13 @@ def _numeric(arguments: argparse.Namespace) -> int:
     names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
     config = config_for(arguments, names)
     step("compiling, and replaying every hit")
-    replays = replay_hits(compile_subject(subject, config, keep_inputs=True), seed=arguments.seed)
+    compiled = compile_subject(subject, config, keep_inputs=True, train=arguments.train)
+    replays = replay_hits(compiled, seed=arguments.seed, train=arguments.train)
     step("comparing the whole model in float32")
     twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
-    model = compare_model(compile_subject(twin, config))
+    model = compare_in_float32(compiled, twin)
     verdict = combine((replays.verdict, model.verdict))
+    kept = [example.write(arguments.out / f"{name}.safetensors") for name, example in replays.counterexamples]
     if arguments.json:
         whole = {"dtype": "float32", "verdict": str(model.verdict), "reason": model.reason}
         write_result(
@@ -159,8 +170,21 @@ def _numeric(arguments: argparse.Namespace) -> int:
         )
     else:
         write_line(f"sites  {replays.verdict}  {replays.reason}")
+        for name in dict.fromkeys(name for name, _ in replays.searches):
+            write_line(f"  {name}: {_searched([search for one, search in replays.searches if one == name])}")
+        for path in kept:
+            write_line(f"  counterexample: {path}")
         write_line(f"model  {model.verdict}  {model.reason}")
     return 0 if verdict is Verdict.PASS else 1
+
+
+def _searched(searches: Sequence[Search]) -> str:
+    """The deciding search of a pattern's site forms, and what it could not exercise."""
+    search = next((search for search in searches if not search), searches[0])
+    forms = f" ({len(searches)} forms of sites)" if len(searches) > 1 else ""
+    lines = search.not_exercised
+    more = f" and {len(lines) - 2} more (--json)" if len(lines) > 2 else ""
+    return f"{search.reason}{forms}" + (f"; not exercised: {'; '.join(lines[:2])}{more}" if lines else "")
 
 
 HITS = Command(

@@ -1,9 +1,13 @@
-"""The whole compiled model against eager mode: judged in float32, reported in the working dtype."""
+"""The whole compiled model against eager mode: judged in float32, reported in the working dtype.
+
+In float32 a pattern counts only where it hits itself. One whose variants are all of lower precision is compiled once
+more with twins of them: the same functions, traced on float32 inputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +21,10 @@ from fusionkit.numeric.compare import compare_outputs
 from fusionkit.numeric.comparison import Comparison
 from fusionkit.numeric.reference import float64_module
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity, noise_floor, smallest_visible_scale
-from fusionkit.passes.compiled import Compiled
+from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.passes.graph_entries import FileGroup
+from fusionkit.passes.registering import PatternClass
+from fusionkit.passes.site_match import count_hits
 from fusionkit.subjects.build import Subject
 from fusionkit.verdict import Verdict
 
@@ -31,20 +38,23 @@ class ModelComparison:
     actual: tuple[torch.Tensor, ...]
     reference: tuple[torch.Tensor, ...]
     comparison: Comparison
-    hit_count: int
+    hits: Mapping[str, int]
     lacking: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """The comparison's; INCONCLUSIVE without a hit or without a float64 reference."""
-        return self.comparison.verdict if self.hit_count and not self.lacking else Verdict.INCONCLUSIVE
+        compared = any(self.hits.values()) and not self.lacking
+        return self.comparison.verdict if compared else Verdict.INCONCLUSIVE
 
     @property
     def reason(self) -> str:
-        """One line."""
-        if not self.hit_count:
+        """One line: what is lacking, the comparison, and the hits of each pattern."""
+        if not any(self.hits.values()):
             return "no pattern hit, so no fused model was compared"
-        return f"{self.lacking}; {self.comparison.reason}" if self.lacking else self.comparison.reason
+        counts = ", ".join(f"{name} {count}" for name, count in self.hits.items() if count)
+        parts = (self.lacking, self.comparison.reason, f"hits: {counts}")
+        return "; ".join(part for part in parts if part)
 
 
 def compare_model(compiled: Compiled) -> ModelComparison:
@@ -60,9 +70,48 @@ def compare_model(compiled: Compiled) -> ModelComparison:
         actual=tuple(actual),
         reference=tuple(reference),
         comparison=compare_outputs(expected, actual, reference=reference or None, name="model"),
-        hit_count=sum(match.status == "hit" for match in compiled.matches),
+        hits=count_hits(compiled.groups, compiled.matches),
         lacking=lacking,
     )
+
+
+def compare_in_float32(compiled: Compiled, subject: Subject) -> ModelComparison:
+    """`compare_model` of the float32 `subject`, for the patterns that hit in `compiled`, which has the working dtype.
+
+    INCONCLUSIVE where one of them hits nowhere in float32, with a twin of its variants either.
+    """
+    wanted = {name: count for name, count in count_hits(compiled.groups, compiled.matches).items() if count}
+    twin = compile_subject(subject, compiled.config)
+    if missing := _without_hit(wanted, twin):
+        groups = {**twin.groups, **{name: _with_twins(twin.groups[name]) for name in missing}}
+        twin = compile_subject(subject, compiled.config, groups=groups)
+    model = compare_model(twin)
+    lacking = [
+        f"{name}: {wanted[name]} hits in {compiled.subject.dtype} and none in float32, so that it was not compared"
+        for name in _without_hit(wanted, twin)
+    ]
+    return replace(model, lacking="; ".join([model.lacking, *lacking] if model.lacking else lacking))
+
+
+def _without_hit(wanted: Iterable[str], twin: Compiled) -> list[str]:
+    hits = count_hits(twin.groups, twin.matches)
+    return [name for name in wanted if not hits[name]]
+
+
+def _with_twins(group: Sequence[PatternClass]) -> Sequence[PatternClass]:
+    """The group, followed by each of its classes with example inputs in float32."""
+    twins = [_float32_twin(pattern) for pattern in group]
+    if isinstance(group, FileGroup):
+        return FileGroup(group.name, [*group, *twins], group.entries)
+    return [*group, *twins]
+
+
+def _float32_twin(pattern: PatternClass) -> PatternClass:
+    def inputs() -> list[torch.Tensor]:
+        return [x.float() if x.is_floating_point() else x for x in pattern.inputs()]
+
+    members = {"name": staticmethod(lambda: f"{pattern.name()}_in_float32"), "inputs": staticmethod(inputs)}
+    return type(f"{pattern.__name__}InFloat32", (pattern,), members)
 
 
 def _float64_outputs(subject: Subject) -> tuple[list[torch.Tensor], str]:

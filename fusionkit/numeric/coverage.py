@@ -34,7 +34,8 @@ class Coverage:
         """Note the outcome of one trial that shows no difference."""
         raises = f"{label}, {regime}: the original raises"
         if outcome.verdict is Verdict.INCONCLUSIVE:
-            self._passed_by.setdefault(raises if outcome.raised else f"{label}, {regime}: {outcome.reason}")
+            why = outcome.reason.rpartition("]: ")[2]  # without the output's name
+            self._passed_by.setdefault(raises if outcome.raised else f"{label}, {regime}: {why}")
             return
         self._judged.setdefault("arguments", {})[label] = None
         self._judged.setdefault(kind, {})[regime] = None

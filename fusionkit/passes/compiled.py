@@ -119,14 +119,15 @@ def compile_subject(
     train: bool = False,
     dynamic: Sequence[str] = (),
     has_run: bool = False,
+    groups: Mapping[str, Sequence[PatternClass]] | None = None,
 ) -> Compiled:
     """Compile and run `subject` once through a fresh backend instance.
 
-    `has_run`: the model has already run once in eager mode.
+    `has_run`: the model has already run once in eager mode. `groups`: instead of those that the config enables.
     Raises MisuseError when no graph was captured, or a pattern file or pattern cannot be used.
     """
     config = config or CompilationConfig()
-    groups = pattern_groups(config)
+    groups = pattern_groups(config) if groups is None else groups
     session = CompileSession(config, groups, device=current_device(), keep_inputs=keep_inputs)
     backend = aot_backend(session, decompositions=config.decompositions, freezing=config.freezes)
     outcome = compile_and_run(subject, backend, train=train, dynamic=dynamic, has_run=has_run)

@@ -282,17 +282,19 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
-    """Random CPU tensors of the shapes and dtypes of `inputs()`; vectors are gains of both signs, away from 0 and 1.
+    """Random CPU tensors of the shapes and dtypes of `inputs()`.
 
-    Raises MisuseError for integer inputs, whose meaning is unknown.
+    Vectors are gains of both signs, away from 0 and 1; bools are drawn too. Whole numbers are zeros, which may be indices.
     """
     generator = torch.Generator().manual_seed(seed)
-    drawn = []
-    for tensor in example_inputs(pattern):
-        if not tensor.is_floating_point():
-            raise MisuseError(
-                f"pattern {name_of(pattern)}: inputs() of dtype {tensor.dtype} cannot be drawn at random"
-            )
-        values = torch.randn(tuple(tensor.shape), generator=generator)
-        drawn.append((as_gains(values, generator) if tensor.dim() == 1 else values).to(tensor.dtype))
-    return drawn
+    return [_drawn(tensor, generator) for tensor in example_inputs(pattern)]
+
+
+def _drawn(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    shape = tuple(like.shape)
+    if like.dtype is torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    if not (like.is_floating_point() or like.is_complex()):
+        return torch.zeros(shape, dtype=like.dtype)
+    values = torch.randn(shape, generator=generator)
+    return (as_gains(values, generator) if like.dim() == 1 else values).to(like.dtype)

@@ -18,9 +18,15 @@ from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.match.hits import HitReport, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.site_replay import ReplayReport, replay_hits
-from fusionkit.match.whole_model import ModelComparison, compare_model, repeat_noise, visible_scale
+from fusionkit.match.whole_model import (
+    ModelComparison,
+    compare_in_float32,
+    compare_model,
+    repeat_noise,
+    visible_scale,
+)
 from fusionkit.numeric.sensitivity import NoiseFloor, Sensitivity
-from fusionkit.passes.compiled import Compiled, compile_subject
+from fusionkit.passes.compiled import Compiled
 from fusionkit.phases.integration_gates import (
     benefit_line,
     dry_gates,
@@ -32,7 +38,7 @@ from fusionkit.phases.integration_gates import (
 )
 from fusionkit.phases.second_target import capsule_path, capture_on, hits_on
 from fusionkit.phases.study import Study
-from fusionkit.phases.unit import compared_outputs, figures
+from fusionkit.phases.unit import compared_outputs, figures, write_counterexamples
 from fusionkit.profile.collect import collect_cpu_profile, collect_npu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
 from fusionkit.profile.kernel_records import Profile
@@ -178,6 +184,8 @@ class Integration:
             artifacts += [{"path": path, "kind": "kernels"} for path in (EAGER_PROFILE, COMPILED_PROFILE)]
         numeric: dict[str, Any] = {}
         compared = compared_outputs([replay for _, replay in self.replays.sites]) if self.replays else {}
+        if self.replays:
+            artifacts += write_counterexamples(self.study.run_dir, "06", self.replays.counterexamples)
         for item in self.whole:
             for index, tensors in enumerate(zip(item.expected, item.actual, item.reference, strict=False)):
                 compared[f"model/{item.dtype}/{index}"] = ComparedOutput(*tensors)
@@ -274,5 +282,4 @@ def _whole_model(study: Study, compiled: Compiled) -> tuple[ModelComparison, ...
     own = compare_model(compiled)
     if study.model.dtype == "float32":
         return (own,)
-    twin = compile_subject(study.reload("float32"), study.config())
-    return own, compare_model(twin)
+    return own, compare_in_float32(compiled, study.reload("float32"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.fusions import pattern_names
 from fusionkit.numeric.comparison import Comparison
+from fusionkit.numeric.counterexample import Counterexample
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, real_inputs, scalars_of
@@ -58,6 +60,10 @@ class UnitVerification:
     def write(self) -> PhaseRecord:
         """Write the two-layer test files, the compared outputs and the evidence."""
         artifacts = [{"path": path, "kind": "test"} for path in _write_tests(self.study)]
+        shown = [(replay.name, replay.search.counterexample) for _, replay in self.replays if replay.search]
+        artifacts += write_counterexamples(
+            self.study.run_dir, "04", [(name, example) for name, example in shown if example is not None]
+        )
         compared = compared_outputs([replay for _, replay in self.replays])
         numeric: dict[str, Any] = {}
         if compared:
@@ -117,7 +123,21 @@ def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
         seed=seed,
         activations=[index for index, name in enumerate(tensors) if name in drawn],
         name=variant.name(),
+        names=tensors,
     )
+
+
+def write_counterexamples(
+    run_dir: Path, phase: str, shown: Sequence[tuple[str, Counterexample]]
+) -> list[dict[str, str]]:
+    """Write each as `artifacts/<phase>_counterexample_<number>_<name>.safetensors`; the artifacts."""
+    paths = [
+        f"artifacts/{phase}_counterexample_{number}_{name}.safetensors"
+        for number, (name, _) in enumerate(shown, 1)
+    ]
+    for path, (_, example) in zip(paths, shown, strict=True):
+        example.write(run_dir / path)
+    return [{"path": path, "kind": "counterexample"} for path in paths]
 
 
 def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]:

@@ -107,6 +107,8 @@ def _draw(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
             f"a size of {list(value.shape)} is symbolic; capture with fixed sizes to run the site"
         )
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    if value.dtype is torch.bool:
+        return like.copy_(torch.rand(value.shape, generator=generator) < 0.5)
     if not value.is_floating_point():
         return like.zero_()
     drawn = random_like(like, 1.0, generator)
