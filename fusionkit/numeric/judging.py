@@ -16,7 +16,8 @@ from fusionkit.numeric.samples import clone
 def comparable(three: tuple[Any, Any, Any], finite: bool, overflows: bool) -> tuple[tuple[Any, ...], str]:
     """Expected, actual and reference with zeros where any answer is right, and what is certainly wrong.
 
-    Where finite inputs give a non-finite original, any non-finite value is right, and where partial sums may overflow
+    Where finite inputs give a non-finite original, any non-finite value is right; where they give NaN by an overflow on
+    the way, since float64 has a number there, nothing is judged. Where partial sums may overflow
     (`overflows`), depending on their order, it is right everywhere; so is Inf within four units of the
     dtype's largest number. Rows whose float64 magnitude is below its smallest normal are compared absolutely, by one
     smallest normal.
@@ -28,7 +29,9 @@ def comparable(three: tuple[Any, Any, Any], finite: bool, overflows: bool) -> tu
         return three, ""
     limits = torch.finfo(expected.dtype)
     tiny = limits.tiny
-    free = ~expected.isfinite() & ~actual.isfinite() if finite else torch.zeros_like(actual, dtype=torch.bool)
+    free = torch.zeros_like(actual, dtype=torch.bool)
+    if finite:
+        free = (~expected.isfinite() & ~actual.isfinite()) | (expected.isnan() & reference.isfinite())
     if overflows:
         free |= ~actual.isfinite()
     free |= actual.isinf() & (reference * actual.sign() >= limits.max * (1 - 4 * limits.eps))
