@@ -31,14 +31,14 @@ SCHEMA = "fusionkit/run/1"
 
 # Targets that start no thread, so that a process that has chosen one can be forked.
 _WITHOUT_DEVICE = ("cpu", "npu-dry")
-# What the notebooks of phases 1 to 7 import, and what their compiles do.
-_NOTEBOOK_MODULES = (
+NOTEBOOK_MODULES = (
     "fusionkit.phases.analyze",
     "fusionkit.phases.integrate",
     "fusionkit.phases.mismatch",
     "fusionkit.widgets.views",
     "torch._inductor.compile_fx",
 )
+"""What the notebooks of phases 1 to 7 import, and what their compiles do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _run_steps(
 
     chosen = {(step.parameters.get("target"), str(step.parameters.get("subject"))) for step in plan.steps}
     target, subject = chosen.pop() if len(chosen) == 1 else (None, "")
-    ready = (target, _NOTEBOOK_MODULES, subject) if target in _WITHOUT_DEVICE else ()
+    ready = (target, NOTEBOOK_MODULES, subject) if target in _WITHOUT_DEVICE else ()
     with kernel_server(*ready) as server:
         phases = _outcomes(plan, ledger, kept, limits, progress, server)
     not_run = tuple(step.name for step in plan.steps[len(phases) :])

@@ -16,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from worker_files import LONGEST, SAME_COMPILES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -321,3 +322,8 @@ def test_the_license_is_apache_2():
 
 def test_the_changelog_tells_of_the_version_being_built():
     assert f"## {PROJECT['project']['version']}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_files_that_workers_share_by_name_are_there():
+    assert [name for name in (*sorted(SAME_COMPILES), *LONGEST) if not (ROOT / name).is_file()] == []
+    assert not SAME_COMPILES & {*LONGEST}

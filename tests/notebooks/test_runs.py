@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
-from finished_runs import fusionkit, llama_words
+from finished_runs import llama_words
 from trial_files import write_trial
 
 from fusionkit.cli import main
 from fusionkit.evidence.verify import verify_evidence
+from fusionkit.execution.kernel import kernel_server
+from fusionkit.run import NOTEBOOK_MODULES
 
 pytestmark = pytest.mark.notebook
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(scope="module")
+def kernels():
+    """What forks the kernels of all runs of this module; `finished_run` is a process with a server of its own."""
+    llama = "transformers.models.llama.modeling_llama"
+    with kernel_server("cpu", (*NOTEBOOK_MODULES, llama), "flux") as server:
+        yield server
+
+
 @pytest.fixture
-def command(capsys, monkeypatch):
+def command(capsys, monkeypatch, kernels):
     """Runs a command in this process; what it gives is its exit code, output and error."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(
+        "fusionkit.execution.kernel.kernel_server", lambda *_: contextlib.nullcontext(kernels)
+    )
 
     def run(*words: str) -> tuple[int, str, str]:
         code = main(list(words))
@@ -39,9 +53,9 @@ def test_the_record_has_the_literal_evidence_keys(finished_run):
     assert "CPU" in text
 
 
-def test_a_second_run_gives_the_same_record(finished_run, tmp_path, tmp_path_factory):
+def test_a_second_run_gives_the_same_record(finished_run, command, tmp_path, tmp_path_factory):
     again = tmp_path / "llama"
-    assert fusionkit(*llama_words(tmp_path_factory), "--out", str(again)).returncode == 0
+    assert command(*llama_words(tmp_path_factory), "--out", str(again))[0] == 0
     assert (again / "record.jsonl").read_bytes() == (finished_run / "record.jsonl").read_bytes()
 
 
@@ -110,25 +124,25 @@ def test_resume_runs_nothing_anew(finished_run, command, tmp_path, tmp_path_fact
     assert err.count("kept") == 7
 
 
-def test_a_wrong_expected_number_stops_at_phase_6_and_names_both(tmp_path):
+def test_a_wrong_expected_number_stops_at_phase_6_and_names_both(tmp_path, command):
     out = tmp_path / "run"
     words = ["-P", "expected_sites.rms_norm=13", "--notebooks", "06,07", "--out", str(out)]
-    done = fusionkit("run", "parameters/flux-tiny.yaml", *words)
-    assert done.returncode == 1
-    assert "06_verify_integration" in done.stdout
-    assert "13" in done.stdout
-    assert "12" in done.stdout
+    code, stdout, _ = command("run", "parameters/flux-tiny.yaml", "-P", "second_target=", *words)
+    assert code == 1
+    assert "06_verify_integration" in stdout
+    assert "13" in stdout
+    assert "12" in stdout
     assert (out / "phases/06.json").is_file()
     assert not (out / "phases/07.json").exists()
     assert str(verify_evidence(out).outcome) == "verified"
 
 
-def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path):
+def test_a_changed_eps_misses_everywhere_and_says_why(tmp_path, command):
     trial = write_trial(tmp_path, eps="1e-6")
     out = tmp_path / "run"
     words = ["-P", f"pattern_file={trial}", "--notebooks", "05,06,07", "--out", str(out)]
-    done = fusionkit("run", "parameters/flux-tiny.yaml", *words)
-    assert done.returncode == 1
+    code, _, _ = command("run", "parameters/flux-tiny.yaml", "-P", "second_target=", *words)
+    assert code == 1
     page = (out / "05_debug_mismatch.html").read_text().replace("<wbr/>", "")
     phase5 = json.loads((out / "phases/05.json").read_text())
     for word in ("scalar_literal", "1e-06", "9.999999974752427e-07"):
@@ -141,9 +155,9 @@ def test_phase_5_works_from_a_capsule_alone(tmp_path, command):
     capsule, out = tmp_path / "llama.json", tmp_path / "run"
     assert command("capture", "llama", "--out", str(capsule))[0] == 0
     words = ["--notebooks", "05", "-P", f"subject={capsule}", "--out", str(out)]
-    done = fusionkit("run", "parameters/llama-tiny.yaml", *words)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("PASS: 1 of 1 phases pass")
+    code, stdout, err = command("run", "parameters/llama-tiny.yaml", *words)
+    assert code == 0, err
+    assert stdout.startswith("PASS: 1 of 1 phases pass")
     phase = json.loads((out / "phases/05.json").read_text())
     assert phase["subject"] == "llama"
     assert {name: entry["hits"] for name, entry in phase["hits"].items()} == {

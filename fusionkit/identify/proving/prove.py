@@ -38,9 +38,13 @@ _LAST_LINE = 300  # characters of a crashed process's last line that a reason qu
 
 
 def proof_server() -> ForkServer:
-    """What forks the processes of proofs: torch, the kit's own code and target cpu are in place there."""
+    """What forks the processes of proofs: torch, the kit's own code and target cpu are in place there.
+
+    So is torch._dynamo, which the first call under a dispatch mode imports (torch/_compile.py).
+    """
     worker = "fusionkit.identify.proving.worker"
-    return ForkServer([worker], prepare=[f"{worker}:prepare"], environment={BACKEND_AUTOLOAD: "0"})
+    modules = [worker, "torch._dynamo"]
+    return ForkServer(modules, prepare=[f"{worker}:prepare"], environment={BACKEND_AUTOLOAD: "0"})
 
 
 def prove(
