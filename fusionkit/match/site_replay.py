@@ -40,7 +40,7 @@ class ReplayReport:
     @property
     def counterexamples(self) -> tuple[tuple[str, Counterexample], ...]:
         """Pattern and counterexample of each site form that has one."""
-        return tuple((name, found) for name, search in self.searches if (found := search.counterexample))
+        return tuple((name, search.counterexample) for name, search in self.searches if search.counterexample)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: one entry per site; `search` is the index of the site's search."""
