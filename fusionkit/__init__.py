@@ -21,7 +21,7 @@ _PUBLIC = {
     "use_target": "fusionkit.npu.target",
     "load_subject": "fusionkit.subjects.load",
     "capture_graphs": "fusionkit.capture.capturing",
-    "hits": "fusionkit.match.hits",
+    "hits": "fusionkit.match.uncounted",
     "explain": "fusionkit.match.explanation.missing",
     "repair": "fusionkit.match.repairing.repair",
     "compare_outputs": "fusionkit.numeric.compare",

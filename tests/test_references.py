@@ -260,7 +260,7 @@ def test_the_readmes_pattern_file_hits(tmp_path):
 
 
 def test_the_readmes_model_is_a_subject_whose_sites_are_hit(tmp_path, monkeypatch):
-    from fusionkit.match.hits import hits
+    from fusionkit.match.uncounted import hits
     from fusionkit.subjects.load import load_subject
 
     use_target("cpu")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, step, write_line, write_report, write_result
 from fusionkit.commands.subject import add_subject_options, make_capture, or_dash
+from fusionkit.verdict import Verdict
 
 if TYPE_CHECKING:
     from fusionkit.match.explanation.explain import SiteExplanation
@@ -24,6 +25,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         choices=("none", "inductor"),
         help="the table that the pattern is traced with, where it is not the model's own",
     )
+    parser.add_argument("--strict", action="store_true", help="exit 1 when the sites are not counted")
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -45,8 +47,13 @@ def _explain(arguments: argparse.Namespace) -> int:
             _print(report)
         for line in capture.notes:
             write_line(f"note: {line}")
+        for report in reports:
+            if report.hits.verdict is Verdict.INCONCLUSIVE:
+                write_line(f"inconclusive: {report.pattern}: {report.hits.reason}")
     any_site = any(report.hits.matches or report.hits.fused for report in reports)
-    return 1 if any(report.missed for report in reports) or not any_site else 0
+    unsure = any(report.hits.verdict is Verdict.INCONCLUSIVE for report in reports)
+    missed = any(report.missed for report in reports)
+    return int(missed or not any_site or (arguments.strict and unsure))
 
 
 def _check_file(pattern: str) -> None:

@@ -22,7 +22,10 @@ from fusionkit.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from fusionkit.match.hits import HitReport
+    from fusionkit.match.site_replay import ReplayReport
+    from fusionkit.match.whole_model import ModelComparison
     from fusionkit.numeric.counterexample import Search
+    from fusionkit.subjects.build import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class _Lock:
 def _configure_hits(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_patterns_options(parser)
-    parser.add_argument("--all", action="store_true", help="every pattern of the kit")
+    parser.add_argument("--all", action="store_true", help="list every pattern of the kit")
     parser.add_argument(
         "--check", type=Path, metavar="LOCK.json", help="a saved hits JSON that must be met again"
     )
@@ -56,12 +59,12 @@ def _configure_hits(parser: argparse.ArgumentParser) -> None:
 
 def _hits(arguments: argparse.Namespace) -> int:
     from fusionkit.fusions import pattern_names
-    from fusionkit.match.hits import report_hits
+    from fusionkit.match.uncounted import report_all
 
     names = pattern_names() if arguments.all else names_of(arguments.patterns)
     lock = None if arguments.check is None else _read_lock(arguments.check)
     matching, counts = make_matching(arguments, names)
-    report = report_hits(matching, counts)
+    report = report_all(matching, counts, names)
     write_report(arguments, report, _print_hits)
     changed = [] if lock is None else _changes(lock, report.to_dict())
     for line in changed:
@@ -75,6 +78,13 @@ def _print_hits(report: HitReport) -> None:
         write_line(f"{name:<{width}}  {entry.verdict}  {entry.reason}")
     for line in (*report.notes, *report.breaks, *report.recompiles):
         write_line(f"note: {line}")
+    _print_sum(report)
+
+
+def _print_sum(report: HitReport) -> None:
+    """The patterns without anything to count, and the last line, which names what is INCONCLUSIVE."""
+    if report.absent:
+        write_line(f"note: no site count, no match and no near miss: {', '.join(report.absent)}")
     unsure = [name for name, entry in report.patterns.items() if entry.verdict is Verdict.INCONCLUSIVE]
     write_line(
         f"{report.subject} on {report.target}, {report.window}, {report.dtype}, {report.graphs} graph(s)"
@@ -86,7 +96,7 @@ def _exit_code(report: HitReport, strict: bool) -> int:
     verdicts = [entry.verdict for entry in report.patterns.values()]
     if not verdicts or Verdict.FAIL in verdicts or not any(verdicts):
         return 1
-    return 1 if strict and Verdict.INCONCLUSIVE in verdicts else 0
+    return int(strict and _is_unsure(report))
 
 
 def _read_lock(path: Path) -> _Lock:
@@ -129,17 +139,47 @@ def _configure_numeric(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where an input that shows a difference is kept; default counterexamples",
     )
+    parser.add_argument("--strict", action="store_true", help="exit 1 when hits are not counted")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _numeric(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.hits import default_patterns
+    from fusionkit.fusions import pattern_names
+    from fusionkit.match.matching import matching_of
     from fusionkit.match.site_replay import replay_hits
+    from fusionkit.match.uncounted import report_all
     from fusionkit.match.whole_model import compare_in_float32
-    from fusionkit.npu.target import shows_values
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.subjects.load import load_subject
     from fusionkit.subjects.site_counts import expected_counts
+
+    subject = _with_values(arguments)
+    counts, names = expected_counts(subject), names_of(arguments.patterns)
+    config = config_for(arguments, names or pattern_names())
+    step("compiling, and replaying every hit")
+    compiled = compile_subject(subject, config, keep_inputs=True, train=arguments.train)
+    report = report_all(matching_of(compiled), counts, names)
+    replays = replay_hits(compiled, seed=arguments.seed, train=arguments.train)
+    step("comparing the whole model in float32")
+    twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
+    model = compare_in_float32(compiled, twin)
+    verdict = combine((replays.verdict, model.verdict))
+    kept = [example.write(arguments.out / f"{name}.safetensors") for name, example in replays.counterexamples]
+    if arguments.json:
+        write_result(_numeric_dict(verdict, replays, model, report))
+    else:
+        _print_replays(replays, kept)
+        write_line(f"model  {model.verdict}  {model.reason}")
+        for name, entry in report.patterns.items():
+            if entry.verdict is not Verdict.PASS:
+                write_line(f"note: hits of {name}: {entry.verdict}  {entry.reason}")
+        _print_sum(report)
+    return int(verdict is not Verdict.PASS or (arguments.strict and _is_unsure(report)))
+
+
+def _with_values(arguments: argparse.Namespace) -> Subject:
+    """The loaded subject. Raises MisuseError if it or its target has no values."""
+    from fusionkit.npu.target import shows_values
 
     if not shows_values(arguments.target):
         raise MisuseError(f"numeric: target {arguments.target} computes nothing; use --target cpu or npu")
@@ -148,34 +188,35 @@ def _numeric(arguments: argparse.Namespace) -> int:
         raise MisuseError(
             "numeric: the full size is built without weights, from fake tensors; use --size tiny"
         )
-    names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
-    config = config_for(arguments, names)
-    step("compiling, and replaying every hit")
-    compiled = compile_subject(subject, config, keep_inputs=True, train=arguments.train)
-    replays = replay_hits(compiled, seed=arguments.seed, train=arguments.train)
-    step("comparing the whole model in float32")
-    twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
-    model = compare_in_float32(compiled, twin)
-    verdict = combine((replays.verdict, model.verdict))
-    kept = [example.write(arguments.out / f"{name}.safetensors") for name, example in replays.counterexamples]
-    if arguments.json:
-        whole = {"dtype": "float32", "verdict": str(model.verdict), "reason": model.reason}
-        write_result(
-            {
-                "schema": "fusionkit.numeric/1",
-                "verdict": str(verdict),
-                "sites": replays.to_dict(),
-                "model": whole,
-            }
-        )
-    else:
-        write_line(f"sites  {replays.verdict}  {replays.reason}")
-        for name in dict.fromkeys(name for name, _ in replays.searches):
-            write_line(f"  {name}: {_searched([search for one, search in replays.searches if one == name])}")
-        for path in kept:
-            write_line(f"  counterexample: {path}")
-        write_line(f"model  {model.verdict}  {model.reason}")
-    return 0 if verdict is Verdict.PASS else 1
+    return subject
+
+
+def _is_unsure(report: HitReport) -> bool:
+    return any(entry.verdict is Verdict.INCONCLUSIVE for entry in report.patterns.values())
+
+
+def _numeric_dict(
+    verdict: Verdict, replays: ReplayReport, model: ModelComparison, report: HitReport
+) -> dict[str, Any]:
+    """The JSON of numeric; `patterns`: the account of the hits, as in that of `hits`."""
+    keys = ("hits", "expected_sites", "verdict", "reason", "near_misses")
+    entries = {name: entry.to_dict() for name, entry in report.patterns.items()}
+    return {
+        "schema": "fusionkit.numeric/1",
+        "verdict": str(verdict),
+        "sites": replays.to_dict(),
+        "model": {"dtype": "float32", "verdict": str(model.verdict), "reason": model.reason},
+        "patterns": {name: {key: entry[key] for key in keys} for name, entry in entries.items()},
+    }
+
+
+def _print_replays(replays: ReplayReport, kept: Sequence[Path]) -> None:
+    """The verdict, one line on the search of each pattern, and the files of counterexamples."""
+    write_line(f"sites  {replays.verdict}  {replays.reason}")
+    for name in dict.fromkeys(name for name, _ in replays.searches):
+        write_line(f"  {name}: {_searched([search for one, search in replays.searches if one == name])}")
+    for path in kept:
+        write_line(f"  counterexample: {path}")
 
 
 def _searched(searches: Sequence[Search]) -> str:

@@ -66,7 +66,7 @@ def add_window_option(parser: argparse.ArgumentParser) -> None:
 def add_patterns_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the patterns to match."""
     parser.add_argument(
-        "--patterns", metavar="A,B", help="default: those whose sites are counted for the subject"
+        "--patterns", metavar="A,B", help="default: every pattern with a site count, a match or a near miss"
     )
     parser.add_argument("--pattern-file", metavar="FILE.py", help="a pattern file, tried first")
 
@@ -125,15 +125,15 @@ def make_matching(
 ) -> tuple[Matching, Mapping[str, ExpectedCount]]:
     """Match in a capsule, or compile the subject; returns the matching and the independent site counts.
 
-    `patterns` None: the patterns whose sites are counted for this subject.
+    `patterns` None: every pattern of the kit.
     """
-    from fusionkit.match.hits import default_patterns
+    from fusionkit.fusions import pattern_names
     from fusionkit.match.matching import is_capsule, match_subject
 
     source, counts = open_source(arguments)
     if not is_capsule(arguments.subject):
         step("compiling and matching")
-    config = config_for(arguments, default_patterns(counts) if patterns is None else patterns)
+    config = config_for(arguments, pattern_names() if patterns is None else patterns)
     counted = any(count.sites is not None for count in counts.values())  # by a plain forward
     return match_subject(source, config, has_run=counted, **graph_options(arguments)), counts
 

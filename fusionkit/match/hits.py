@@ -8,25 +8,35 @@ from typing import Any
 
 from fusionkit.capture.graphs import Capture
 from fusionkit.capture.sources import module_path
-from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.encoding import Result
 from fusionkit.fusions import pattern_names
-from fusionkit.match.matching import Matching, match_subject
+from fusionkit.match.matching import Matching
 from fusionkit.match.site_joins import FusedSite, SiteJoin, already_fused, join_sites
-from fusionkit.npu.target import current_target, shows_values, use_target
+from fusionkit.npu.target import shows_values
 from fusionkit.passes.site_match import SiteMatch
-from fusionkit.subjects.build import Subject
-from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite, expected_counts
+from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit.hits/1"
 
 
 @dataclass(frozen=True, slots=True)
+class NearMiss(Result, keys={"graph_index": "graph"}):
+    """A place that resembles a pattern, where no site was counted. `anchor`: the node where the pattern would end."""
+
+    anchor: str
+    module: str
+    source: str
+    reason: str
+    graph_index: int
+
+
+@dataclass(frozen=True, slots=True)
 class PatternHits:
     """One pattern on one subject. `count`: the independent site count, None without one.
 
-    `asserted`: a further number that the caller expects. `join`: None if the count has no sites by module.
+    `asserted`: a further number that the caller expects. `join`: None if the count has no sites by module. `near`:
+    the near misses, searched only if no count covers every site.
     """
 
     pattern: str
@@ -37,6 +47,7 @@ class PatternHits:
     join: SiteJoin | None
     verdict: Verdict
     reason: str
+    near: tuple[NearMiss, ...] = ()
 
     @property
     def hits(self) -> tuple[SiteMatch, ...]:
@@ -68,6 +79,7 @@ class PatternHits:
             "skipped": [match.to_dict() for match in self.skipped],
             "refused": [match.to_dict() for match in self.refused],
             "missing": [{"module": site.module, "source": site.source} for site in self.missing],
+            "near_misses": [place.to_dict() for place in self.near],
             "verdict": str(self.verdict),
             "reason": self.reason,
             "sites": [match.to_dict() for match in self.hits],
@@ -76,7 +88,10 @@ class PatternHits:
 
 @dataclass(frozen=True, slots=True)
 class HitReport(Result, schema=SCHEMA):
-    """Hits of the requested patterns on one subject, with graph breaks, recompiles and notes of the compile."""
+    """Hits of the requested patterns on one subject, with graph breaks, recompiles and notes of the compile.
+
+    `absent`: patterns without a count, a match or a near miss; they are in `patterns` only if they were requested.
+    """
 
     subject: str
     target: str
@@ -87,25 +102,7 @@ class HitReport(Result, schema=SCHEMA):
     recompiles: tuple[str, ...]
     patterns: Mapping[str, PatternHits] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-def hits(
-    subject: Subject,
-    *,
-    patterns: Sequence[str] | None = None,
-    config: CompilationConfig | None = None,
-    asserted: Mapping[str, int | None] | None = None,
-) -> HitReport:
-    """Count sites in eager mode, compile, and compare the hits with the count.
-
-    `patterns`: names to report; default: those that the subject's site count covers, or all. `asserted`: further
-    numbers that the caller expects; they never replace the count.
-    """
-    use_target(current_target() or "cpu")
-    counts = expected_counts(subject)
-    names = tuple(patterns or default_patterns(counts))
-    config = config or CompilationConfig(fusion_patterns=select_patterns(names))
-    return report_hits(match_subject(subject, config), counts, asserted=asserted)
+    absent: tuple[str, ...] = ()
 
 
 def default_patterns(counts: Mapping[str, ExpectedCount]) -> tuple[str, ...]:
@@ -189,15 +186,15 @@ def _judge(
 ) -> tuple[Verdict, str]:
     """Verdict and reason of the accounted sites of one pattern against the expected number."""
     hits = sum(match.status == "hit" for match in matches)
+    skipped = [match for match in matches if match.status == "skipped"]
+    left = f", {len(skipped)} skipped: {skipped[0].reason}" if skipped else ""
     if expected is None:
-        return Verdict.INCONCLUSIVE, f"{hits} hits, but no independent site count to compare with"
+        return Verdict.INCONCLUSIVE, f"{hits} hits{left}, but no independent site count to compare with"
     summary = f"{hits} hits of {expected} sites"
     if fused:
         lines = dict.fromkeys(f"{site.source} calls {site.op}" for site in fused)
         summary += f", {len(fused)} already fused by the library ({', '.join(lines)})"
-    skipped = [match for match in matches if match.status == "skipped"]
-    if skipped:
-        summary += f", {len(skipped)} skipped: {skipped[0].reason}"
+    summary += left
     if join is not None and join.surplus:
         places = ", ".join(item.module or item.anchor for item in join.surplus[:3])
         return Verdict.FAIL, f"{len(join.surplus)} matches where no site was counted: {places}"

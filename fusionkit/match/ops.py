@@ -22,6 +22,8 @@ FORM_OPS = frozenset(
     | CASTS
 )  # fmt: skip
 
+MATMULS = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.matmul", "aten.linear"})
+
 
 def packet(node: torch.fx.Node) -> str:
     """`aten.mul` for any of its overloads; the node's kind if it is no call."""

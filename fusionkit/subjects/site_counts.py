@@ -61,6 +61,11 @@ class ExpectedCount(Result, also=("expected", "counted", "contradiction")):
         return self.declared
 
     @property
+    def is_whole(self) -> bool:
+        """Whether no site is left out: counters that cover the model, or its author, give the number."""
+        return self.complete or self.declared is not None
+
+    @property
     def contradiction(self) -> str | None:
         """The contradiction between count and declaration, or None."""
         counted, declared = self.counted, self.declared

@@ -87,6 +87,20 @@ def test_no_site_at_all_is_no_pass(capsys):
     assert "INCONCLUSIVE" in out
 
 
+def test_hits_names_what_was_not_counted(capsys):
+    code, out, _ = run(capsys, "hits", "small_models:beside_uncounted")
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert code == 0
+    assert "PASS" in lines["gelu"]
+    assert "INCONCLUSIVE" in lines["rms_norm"]
+    assert "1 near misses where no site was counted: 1 (" in lines["rms_norm"]
+    assert out.splitlines()[-1].endswith("; inconclusive: rms_norm")
+    assert run(capsys, "hits", "small_models:beside_uncounted", "--strict")[0] == 1
+    code, out, _ = run(capsys, "hits", "small_models:without_sites")
+    assert code == 1
+    assert "no site count, no match and no near miss: rms_norm, rope, swiglu, ada_layer_norm, gelu" in out
+
+
 def test_capture_then_hits_and_explain_from_the_capsule(capsys, tmp_path):
     capsule = tmp_path / "small.json"
     code, out, _ = run(capsys, "capture", SUBJECT, "--out", str(capsule), "--text")
@@ -149,16 +163,46 @@ def test_explain_says_when_there_is_no_such_primitive(capsys):
         "schema": "fusionkit.explain/1",
         "pattern": "rope",
         "answer": "no_such_primitive",
+        "expected_sites": None,
+        "verdict": "INCONCLUSIVE",
+        "reason": "0 hits, but no independent site count to compare with",
         "sites": [],
         "idle": {},
     }
     assert code == 1
 
 
+def test_explain_names_what_was_not_counted(capsys):
+    code, out, _ = run(capsys, "explain", "small_models:hand_normed", "--pattern", "rms_norm")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("inconclusive: rms_norm: 1 hits, but no independent site count")
+    assert run(capsys, "explain", "small_models:hand_normed", "--pattern", "rms_norm", "--strict")[0] == 1
+    code, out, _ = run(capsys, "explain", "small_models:beside_uncounted", "--pattern", "rms_norm", "--json")
+    (near,) = [site for site in json.loads(out)["sites"] if site["status"] == "miss"]
+    assert (code, near["module"], near["causes"][0]["type"]) == (1, "1", "dtype_path")
+
+
 def test_numeric(capsys):
     code, out, _ = run(capsys, "numeric", SUBJECT, "--json")
     report = json.loads(out)
     assert (code, report["verdict"], len(report["sites"]["sites"])) == (0, "PASS", 2)
+    assert {name: entry["verdict"] for name, entry in report["patterns"].items()} == {
+        "rms_norm": "PASS",
+        "gelu": "PASS",
+    }
+
+
+def test_numeric_replays_and_names_what_was_not_counted(capsys):
+    code, out, _ = run(capsys, "numeric", "small_models:hand_normed")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "sites  PASS  1 sites replayed, each within tolerance"
+    assert lines[2] == (
+        "note: hits of rms_norm: INCONCLUSIVE  1 hits, but no independent site count to compare with"
+    )
+    assert lines[-1].endswith("; inconclusive: rms_norm")
+    assert run(capsys, "numeric", "small_models:hand_normed", "--strict")[0] == 1
+    assert run(capsys, "numeric", "small_models:without_sites")[0] == 1
 
 
 def test_doctor(capsys):

@@ -9,8 +9,9 @@ from trial_files import write_trial
 from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.missing import explain_pattern
-from fusionkit.match.hits import hits, report_hits
+from fusionkit.match.hits import report_hits
 from fusionkit.match.matching import matching_of
+from fusionkit.match.uncounted import hits
 from fusionkit.npu.target import use_target
 from fusionkit.passes.compiled import compile_subject
 from fusionkit.subjects.build import Subject

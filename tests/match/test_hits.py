@@ -9,9 +9,10 @@ import pytest
 from shared_models import ALL, compiled, counts_of, fresh_block, small_subject
 
 from fusionkit.capture.sources import module_path
-from fusionkit.match.hits import hits, judge_hits, report_hits
+from fusionkit.match.hits import judge_hits, report_hits
 from fusionkit.match.matching import matching_of
 from fusionkit.match.site_joins import FusedSite, join_sites
+from fusionkit.match.uncounted import hits
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.subjects.site_counts import ExpectedCount, ExpectedSite
 from fusionkit.verdict import Verdict
@@ -89,6 +90,15 @@ VERDICTS = [
         "nothing was replaced",
     ),
     ("no count", [match("a")], [], None, None, "INCONCLUSIVE", "no independent site count"),
+    (
+        "no count, skipped",
+        [match("a", "skipped", reason="D odd")],
+        [],
+        None,
+        None,
+        "INCONCLUSIVE",
+        "0 hits, 1 skipped: D odd, but no independent site count",
+    ),
     ("zero sites", [], [], count(), None, "INCONCLUSIVE", "zero sites"),
     ("asserted", [match("a")], [], count("a"), 2, "FAIL", "expected_sites.p says 2, 1 were found"),
     ("asserted right", [match("a")], [], count("a"), 1, "PASS", "1 hits of 1 sites"),

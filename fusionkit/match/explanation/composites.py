@@ -40,13 +40,31 @@ def is_same_in_prims(one: torch.fx.Node, other: torch.fx.Node) -> bool:
     return names[0] != names[1] and _name(one) == _name(other)
 
 
-def wholes_of(parts: Sequence[torch.fx.Node], graph: Sequence[torch.fx.Node]) -> list[str]:
-    """Ops of `graph` that decompose into an op which `parts` has and `graph` lacks."""
+def wholes_of(
+    parts: Sequence[torch.fx.Node],
+    graph: Sequence[torch.fx.Node],
+    within: Sequence[torch.fx.Node] | None = None,
+) -> list[str]:
+    """Ops of `graph` that decompose into an op which `parts` has and `graph` lacks.
+
+    `within`: nodes that have every op of such a decomposition, casts aside.
+    """
     there = {_name(node): node for node in reversed(graph)}
     lacking = {_name(node) for node in parts} - set(there)
     if not lacking:
         return []
-    return [packet(n) for n in there.values() if any(lacking & _ops(graph) for graph in parts_of(n))]
+    most = None if within is None else {"cast", *map(_name, within)}
+    made = {packet(node): [_ops(form) for form in parts_of(node)] for node in there.values()}
+    return [
+        whole
+        for whole, forms in made.items()
+        if any(lacking & ops and (most is None or ops <= most) for ops in forms)
+    ]
+
+
+def part_names(node: torch.fx.Node) -> set[str]:
+    """The ops of all decompositions of a call."""
+    return set().union(*map(_ops, parts_of(node)))
 
 
 def lay_parts(whole: torch.fx.Node, end: torch.fx.Node) -> Laid | None:

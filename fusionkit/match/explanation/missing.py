@@ -53,6 +53,9 @@ class ExplainReport:
             "schema": SCHEMA,
             "pattern": self.pattern,
             "answer": "sites" if sites else "no_such_primitive",
+            "expected_sites": None if self.hits.count is None else self.hits.count.expected,
+            "verdict": str(self.hits.verdict),
+            "reason": self.hits.reason,
             "sites": sites,
             "idle": {name: cause.to_dict() for name, cause in self.idle.items()},
         }
@@ -110,12 +113,13 @@ def explain_capture(
 def explain_pattern(matching: Matching, pattern: str, counts: dict[str, ExpectedCount]) -> ExplainReport:
     """Join the matches of `pattern` with the counted sites and explain each miss.
 
-    Without a site count every unmatched place with most of the pattern's ops is explained, nearest first.
+    Without a missed site of a whole count, every unmatched place with most of the pattern's ops is explained, nearest
+    first.
     """
     entry = report_hits(matching, counts).patterns[pattern]
     explainers = Explainers(matching, pattern)
-    places = None if entry.join is None else [site.module for site in entry.missing]
-    missed = explainers.unmatched() if places is None else explainers.missing(places)
+    counted = entry.join is not None and entry.count is not None and (entry.count.is_whole or entry.missing)
+    missed = explainers.missing([s.module for s in entry.missing]) if counted else explainers.unmatched()
     return ExplainReport(pattern, entry, tuple(missed), idle_variants(explainers.variants))
 
 

@@ -40,9 +40,12 @@ class Place:
         for step in self.alignment.steps:
             same.update((step.p, *step.members) if step.kind == "composite" else ())
         calls = self.variant.calls
-        return 2 * len(same.intersection(calls)) > len(calls) and self.alignment.cost <= 0.6 + 0.4 * len(
-            calls
-        )
+        return 2 * len(same.intersection(calls)) > len(calls) and self.alignment.cost <= near_cost(calls)
+
+
+def near_cost(calls: Sequence[Node]) -> float:
+    """The highest cost at which a place is near a pattern with these calls."""
+    return 0.6 + 0.4 * len(calls)
 
 
 class Places:
@@ -110,20 +113,30 @@ class Places:
         self._known.setdefault(key, []).append((here, place))
         return place
 
+    def _tried(self, anchor: Node, budget: float) -> list[tuple[Variant, Aligner, float]]:
+        """The variants to align with `anchor`, each with the cost limit of its alignment."""
+        del anchor
+        pairs = zip(self.variants, self._aligners, strict=True)
+        return [(variant, aligner, budget) for variant, aligner in pairs]
+
+    def _has(self, alignment: Alignment, anchor: Node) -> bool:
+        """Whether an alignment is one around `anchor`."""
+        return anchor in alignment.graph_nodes
+
     def _search(self, anchor: Node, budget: float, allowed: set[Node]) -> Place | None:
         best: Place | None = None
-        for variant, aligner in zip(self.variants, self._aligners, strict=True):
+        for variant, aligner, most in self._tried(anchor, budget):
             steps = aligner.height_of(self.calls[anchor].packet) + _SLACK
             gain = 0.3 * aligner.size
-            limit = budget if best is None else min(budget, best.likeness + gain)
+            limit = most if best is None else min(most, best.likeness + gain)
             ends = [end for end in users_within([anchor], steps) if end in allowed]
             bounds = sorted((aligner.bound(end, limit), self._order[end], end) for end in ends)
             for bound, _, end in bounds[:_MOST_ENDS]:
-                limit = budget if best is None else min(budget, best.likeness + gain)
+                limit = most if best is None else min(most, best.likeness + gain)
                 if bound >= limit:
                     break
                 alignment = aligner.align(end, limit)
-                if alignment is not None and anchor in alignment.graph_nodes:
+                if alignment is not None and self._has(alignment, anchor):
                     best = Place(variant, alignment, alignment.cost - gain)
         return best
 
