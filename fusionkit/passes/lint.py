@@ -140,7 +140,7 @@ def _form(graph: torch.fx.Graph, arguments: Mapping[str, Any], rank: dict[str, i
         if isinstance(value, torch.fx.Node) and value in numbers:
             return "node", numbers[value]
         known: Mapping[Any, str] = names if isinstance(value, torch.fx.Node) else scalars
-        name = known.get(value) if isinstance(value, torch.fx.Node | float) else None
+        name = known.get(value) if isinstance(value, torch.fx.Node | int | float) else None
         if name is None:
             return type(value).__name__, str(value)
         return "argument", rank.setdefault(name, len(rank))
