@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.capture.aot import decomposition_table
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
 from fusionkit.evidence.phase_records import PhaseRecord
@@ -148,7 +149,12 @@ def _prefixes(
     counted = None if entry.count is None else entry.count.expected
     sites = None if counted is None else counted - len(entry.fused) or None
     isolation = isolate(
-        matching.graphs, Variant(chosen[0], trace, matching.device), trace, matching.device, sites
+        matching.graphs,
+        Variant(chosen[0], trace, matching.device),
+        trace,
+        matching.device,
+        sites,
+        decomposition_table(matching.traced_with),
     )
     return [
         {
