@@ -15,7 +15,6 @@ from fusionkit.commands.subject import (
     config_for,
     load,
     make_matching,
-    names_of,
 )
 from fusionkit.errors import MisuseError
 from fusionkit.verdict import Verdict, combine
@@ -57,7 +56,7 @@ def _hits(arguments: argparse.Namespace) -> int:
     from fusionkit.fusions import pattern_names
     from fusionkit.match.hits import report_hits
 
-    names = pattern_names() if arguments.all else names_of(arguments.patterns)
+    names = [*pattern_names(), *(arguments.pattern or ())] if arguments.all else arguments.pattern
     lock = None if arguments.check is None else _read_lock(arguments.check)
     matching, counts = make_matching(arguments, names)
     report = report_hits(matching, counts)
@@ -139,7 +138,7 @@ def _numeric(arguments: argparse.Namespace) -> int:
         raise MisuseError(
             "numeric: the full size is built without weights, from fake tensors; use --size tiny"
         )
-    names = names_of(arguments.patterns) or default_patterns(expected_counts(subject))
+    names = arguments.pattern or default_patterns(expected_counts(subject))
     config = config_for(arguments, names)
     step("compiling, and replaying every hit")
     replays = replay_hits(compile_subject(subject, config, keep_inputs=True), seed=arguments.seed)
@@ -174,7 +173,7 @@ HITS = Command(
 NUMERIC = Command(
     "numeric",
     "replay every hit on its own inputs, and compare the whole model in float32",
-    "fusionkit numeric llama --patterns rms_norm",
+    "fusionkit numeric llama --pattern rms_norm",
     _configure_numeric,
     _numeric,
 )

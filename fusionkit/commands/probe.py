@@ -33,7 +33,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     if is_capsule(arguments.subject):
         raise MisuseError(
             f"{arguments.subject}: a capsule is not compiled; use `fusionkit hits {arguments.subject}"
-            " --pattern-file FILE.py`, or name the model"
+            " --pattern FILE.py`, or name the model"
         )
     pattern = Path(arguments.pattern) if arguments.pattern.endswith(".py") else arguments.pattern
     subject = load(arguments, train=arguments.train)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import importlib
 import inspect
 import os
@@ -23,7 +22,7 @@ from torch._functorch import aot_autograd
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
 from fusionkit.capture.graphs import copy_graph_module
-from fusionkit.errors import MisuseError
+from fusionkit.errors import MisuseError, near_names
 from fusionkit.subjects.load import UserCode
 
 Backend = Callable[..., Any]
@@ -50,9 +49,9 @@ def resolve_backend(text: str | Backend) -> Backend:
     if ":" not in text:
         names = torch._dynamo.list_backends(None)
         if text not in names:
-            near = difflib.get_close_matches(text, names, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"torch knows {', '.join(names)}"
-            raise MisuseError(f"backend '{text}' is unknown; {hint}; or give your own as module:callable")
+            raise MisuseError(
+                f"backend '{text}' is unknown; {near_names(text, names)}; or give your own as module:callable"
+            )
         return torch._dynamo.lookup_backend(text)
     module_name, _, attribute = text.partition(":")
     with _working_folder(), UserCode(f"backend '{text}': importing {module_name} raised"):

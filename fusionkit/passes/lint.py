@@ -20,10 +20,11 @@ from fusionkit.passes.lint_ops import lint_ops
 from fusionkit.passes.lint_tracing import example_arguments, line_of, lint_trace, trace_of
 from fusionkit.passes.registering import PatternClass, name_of, raw_scalars, register_pattern
 from fusionkit.passes.tracing import make_tracer
+from fusionkit.pattern_files.checking import check_pattern_file
 from fusionkit.pattern_files.lint_rules import Finding, LintReport, finding
 from fusionkit.pattern_files.lint_syntax import lint_names, lint_syntax, unconfirmed_flags
 from fusionkit.pattern_files.naming import names_of_file
-from fusionkit.pattern_files.pattern_file import check_pattern_file, read_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 
 # MindIE-SD's flags, relative to its patterns folder (the misspelling is theirs).
 _FOREIGN_FLAGS = Path("..") / "compiliation_config.py"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import re
@@ -18,35 +17,13 @@ from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.facade import standing_in
 from fusionkit.npu.target import current_facade
 from fusionkit.pattern_files.beside import modules_beside
+from fusionkit.pattern_files.checking import check_pattern_file
 from fusionkit.pattern_files.stand_ins import foreign_surroundings
 from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.store import sha256_file
 
 _METHODS = ("name", "inputs", "pattern", "replacement")
 _ENTRIES = re.compile(r"register_\w+_graph_entries")
-
-
-def check_pattern_file(path: Path) -> None:
-    """Read and parse the file without running it.
-
-    Raises MisuseError with file and line if it is missing, unreadable or not Python.
-    """
-    try:
-        text = path.read_text("utf-8")
-        if "\0" in text:
-            line = text.count("\n", 0, text.index("\0")) + 1
-            raise MisuseError(f"{path} line {line}: holds a NUL byte; mend the pattern file")
-        ast.parse(text, filename=str(path))
-    except OSError as error:
-        raise MisuseError(
-            f"{path}: cannot read ({error.strerror or error}); give the path of a pattern file"
-        ) from error
-    except SyntaxError as error:
-        raise MisuseError(
-            f"{path} line {error.lineno}: syntax error ({error.msg}); mend the pattern file"
-        ) from error
-    except (UnicodeDecodeError, ValueError) as error:
-        raise MisuseError(f"{path}: not UTF-8 Python source ({error}); mend the pattern file") from error
 
 
 @dataclass(frozen=True, slots=True)

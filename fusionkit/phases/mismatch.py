@@ -22,6 +22,7 @@ from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
+from fusionkit.visible import with_readings
 
 _OUTCOME = "variant or reason"  # column: the variant of a hit; of any other site the reason or the causes
 _NONE_COUNTED = "no site was counted, so none can be missed"
@@ -187,7 +188,9 @@ def _gate(entry: PatternHits, explained: Sequence[SiteExplanation]) -> Gate:
     return Gate(
         name,
         Verdict.INCONCLUSIVE,
-        f"{entry.reason}; {first.type} at {first.graph_node}: pattern {first.expected}, graph {first.actual}",
+        with_readings(
+            f"{entry.reason}; {first.type} at {first.graph_node}: pattern {first.expected}, graph {first.actual}"
+        ),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import importlib
 import inspect
 import operator
@@ -21,7 +20,6 @@ from torch import nn
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_device, current_target, shows_values
 from fusionkit.subjects.build import (
-    DTYPES,
     Subject,
     build_subject,
     converting_by_assignment,
@@ -29,8 +27,8 @@ from fusionkit.subjects.build import (
     seeded,
 )
 from fusionkit.subjects.source_paths import is_installed
-from fusionkit.subjects.spec import SIZES
-from fusionkit.subjects.table import SUBJECTS
+from fusionkit.subjects.spec import SIZES, dtype_name
+from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
 Factory = Callable[..., Any]
 
@@ -56,8 +54,7 @@ def load_subject(
     """
     if size not in SIZES:
         raise MisuseError(f"unknown size '{size}'; use one of: {', '.join(SIZES)}")
-    if dtype not in DTYPES:
-        raise MisuseError(f"unknown dtype '{dtype}'; use one of: {', '.join(DTYPES)}")
+    dtype = dtype_name(dtype)
     if not 0 <= seed < 2**63:
         raise MisuseError(f"seed is {seed}; use 0 to 2**63 - 1")
     device = device or current_device()
@@ -65,7 +62,7 @@ def load_subject(
     if isinstance(name_or_factory, str) and ":" not in name_or_factory:
         spec = SUBJECTS.get(name_or_factory)
         if spec is None:
-            raise MisuseError(_unknown(name_or_factory))
+            raise MisuseError(unknown_subject(name_or_factory))
         fake = new_fake_mode() if dry or (size == "full" and device == "cpu") else None
         return build_subject(spec, size=size, dtype=dtype, seed=seed, train=train, device=device, fake=fake)
     fake = new_fake_mode() if dry else None
@@ -117,13 +114,6 @@ def _last_line_of_theirs(trace: TracebackType | None) -> str:
     return ""
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, SUBJECTS, 1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    known = ", ".join(sorted(SUBJECTS))
-    return f"unknown subject '{name}'; {hint}known: {known}; or your own model as module:factory"
-
-
 def _import_factory(path: str) -> Factory:
     """The callable that `module:factory` names."""
     module_name, _, attribute = path.partition(":")
@@ -166,7 +156,7 @@ def _call(factory: Factory, size: str, dtype: str) -> Any:
     if len(parameters) > 1 and parameters[1].annotation in (str, "str"):
         return factory(size, dtype)
     try:
-        return factory(size, DTYPES[dtype])
+        return factory(size, getattr(torch, dtype))
     except (TypeError, KeyError):
         with contextlib.suppress(TypeError, KeyError):
             return factory(size, dtype)

@@ -169,6 +169,38 @@ def test_doctor(capsys):
     assert run(capsys, "doctor", "--target", "npu")[0] == 2
 
 
+PATTERN = """import torch
+from fusionkit.patterns import PatternBase
+
+
+class MyGeluPattern(PatternBase):
+    name = staticmethod(lambda: "MyGeluPattern")
+    inputs = staticmethod(lambda: [torch.empty(2, 8, dtype=torch.bfloat16, device="meta")])
+    pattern = staticmethod(lambda x: torch.nn.functional.gelu(x, approximate="tanh"))
+    replacement = staticmethod(lambda x: torch.ops.npu.npu_gelu(x, approximate="tanh"))
+
+
+MyGeluPatternGroup = [MyGeluPattern]
+"""
+
+
+@pytest.mark.parametrize("option", ["--pattern", "--patterns", "--pattern-file"])
+def test_one_option_names_patterns_and_pattern_files(capsys, tmp_path, option):
+    file = tmp_path / "my_gelu_pattern.py"
+    file.write_text(PATTERN)
+    own = run(capsys, "hits", SUBJECT, option, str(file), "--json")[1]
+    assert list(json.loads(own)["patterns"]) == ["gelu"]
+    both = run(capsys, "hits", SUBJECT, option, f"{file},rms_norm", option, "gelu", "--json")[1]
+    patterns = json.loads(both)["patterns"]
+    assert list(patterns) == ["gelu", "rms_norm"]
+    assert {site["variant"] for site in patterns["gelu"]["sites"]} <= {"MyGeluPattern"}
+
+
+@pytest.mark.parametrize("alias", ["bf16", "bfloat16"])
+def test_a_dtype_goes_by_its_short_name_too(capsys, alias):
+    assert json.loads(run(capsys, "hits", SUBJECT, "--dtype", alias, "--json")[1])["dtype"] == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
