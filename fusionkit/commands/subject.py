@@ -114,7 +114,12 @@ def _dynamic_dim(text: str) -> str:
 
 
 def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
-    """Activate the target, then load the subject."""
+    """Activate the target, then load the subject. Raises MisuseError for a capsule, which has no values."""
+    if arguments.subject.endswith(".json"):
+        raise MisuseError(
+            f"{arguments.subject}: a capsule is not compiled or run; name the model, or give the capsule to"
+            " `fusionkit hits` or `fusionkit explain`"
+        )
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.load import load_subject
 

@@ -18,6 +18,7 @@ import torch
 import torch._dynamo
 import torch.fx
 from torch._dynamo.backends import common
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._functorch import aot_autograd
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
@@ -65,6 +66,16 @@ def resolve_backend(text: str | Backend) -> Backend:
             f"backend '{text}': {module_name} has no callable '{attribute}'; name a backend of it"
         )
     return backend  # type: ignore[no-any-return]
+
+
+@contextmanager
+def foreign_code(name: str, subject: str) -> Iterator[None]:
+    """Turn an error of a backend, or of the code that it compiled, into one MisuseError; FusionKitErrors pass."""
+    with UserCode(f"backend '{name}': compiling and running {subject or 'the model'} with it raised"):
+        try:
+            yield
+        except BackendCompilerFailed as error:
+            raise error.inner_exception from None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +32,8 @@ from fusionkit.subjects.spec import SIZES, dtype_name
 from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
 Factory = Callable[..., Any]
+
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 
 
 def load_subject(
@@ -99,14 +102,14 @@ class UserCode:
         place = _last_line_of_theirs(trace)
         missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         hint = "; pip install 'fusionkit[models]'" if missing in ("diffusers", "transformers") else ""
-        raise MisuseError(f"{self.what} {type(error).__name__}: {text}{place}{hint}") from error
+        raise MisuseError(f"{self.what} {type(error).__name__}{text and ': '}{text}{place}{hint}") from error
 
 
 def _last_line_of_theirs(trace: TracebackType | None) -> str:
     """The last line of user code in the error's traceback: " at file:line", or ""."""
     for frame in reversed(traceback.extract_tb(trace)):
         if (
-            frame.filename != __file__
+            not frame.filename.startswith(_PACKAGE)
             and not frame.filename.startswith("<")
             and not is_installed(frame.filename)
         ):
