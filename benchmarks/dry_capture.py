@@ -68,7 +68,7 @@ def main() -> int:
         "full",
         "--target",
         "npu-dry",
-        "--patterns",
+        "--pattern",
         "rms_norm",
         "--json",
     ]

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import fusionkit
 from fusionkit.commands import (
@@ -28,7 +28,7 @@ from fusionkit.commands import (
     scan,
 )
 from fusionkit.commands.command import Command
-from fusionkit.errors import FusionKitError, RunBrokenError
+from fusionkit.errors import FusionKitError, RunBrokenError, near_names
 from fusionkit.processes import disable_backend_autoload
 from fusionkit.visible import visible
 
@@ -57,10 +57,23 @@ _EXIT_CODES = "exit codes: 0 pass; 1 a gate failed, or nothing was compared; 2 m
 
 
 class _Parser(argparse.ArgumentParser):
-    """ArgumentParser whose errors are one line."""
+    """ArgumentParser whose errors are one line, with the nearest name for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {visible(message)}; see {self.prog} --help\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"{value!r} is unknown; {near_names(value, action.choices)}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is left over here, where the options of the command are known."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest:
+            option = next((word.partition("=")[0] for word in rest if word.startswith("-")), None)
+            near = "" if option is None else f"; {near_names(option, self._option_string_actions)}"
+            self.error(f"unrecognized arguments: {' '.join(rest)}{near}")
+        return parsed, rest
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -84,11 +97,11 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = make_parser().parse_args(words)
-    arguments.argv = words
     disable_backend_autoload()
     code = 0
     try:
+        arguments = make_parser().parse_args(words)
+        arguments.argv = words
         code = int(arguments.execute(arguments))
         sys.stdout.flush()
     except FusionKitError as error:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusionkit.errors import MisuseError
+from fusionkit.errors import MisuseError, near_names
 from fusionkit.fusions import pattern_names, registrations
 
 WINDOWS = ("before-freezing", "after-freezing")
 DECOMPOSITIONS = ("none", "inductor")
+TARGETS = ("cpu", "npu-dry", "npu")
+
+
+def check_target(name: str) -> str:
+    """The name of a target. Raises MisuseError for any other name."""
+    if name not in TARGETS:
+        raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ def select_patterns(names: tuple[str, ...]) -> FusionPatterns:
     """Flags with exactly the named fusions on. Raises MisuseError for an unknown name, and for a row without a flag."""
     for name in names:
         if name not in pattern_names():
-            raise MisuseError(f"unknown pattern '{name}'; known: {', '.join(pattern_names())}")
+            raise MisuseError(f"unknown pattern '{name}'; {near_names(name, pattern_names())}")
     for name, pattern in registrations().items():
         if pattern.flag not in flag_names():
             raise MisuseError(
@@ -89,11 +96,18 @@ def config_from_options(options: Mapping[str, Any] | None) -> CompilationConfig:
     known = [item.name for item in dataclasses.fields(CompilationConfig)]
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, [*known, "patterns"], 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(['patterns', *known])}"
-            raise MisuseError(f"unknown option '{key}' for backend fusionkit; {hint}")
+            raise MisuseError(
+                f"unknown option '{key}' for backend fusionkit; {near_names(key, ['patterns', *known])}"
+            )
     if names is not None:
         given["fusion_patterns"] = select_patterns(tuple(names))
     if "pattern_files" in given:
         given["pattern_files"] = tuple(str(path) for path in given["pattern_files"])
     return CompilationConfig(**given)
+
+
+def config_for_patterns(patterns: Sequence[str], **options: Any) -> CompilationConfig:
+    """A config with exactly these patterns: names of the kit, and pattern files (`*.py`), which are tried first."""
+    files = tuple(name for name in patterns if name.endswith(".py"))
+    names = tuple(name for name in patterns if not name.endswith(".py"))
+    return CompilationConfig(fusion_patterns=select_patterns(names), pattern_files=files, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 # Errors that user code may raise: anything but an interrupt.
@@ -26,3 +28,10 @@ class RunBrokenError(FusionKitError):
     """The run itself broke: a kernel died, a limit was hit, the disk is full."""
 
     exit_code: ClassVar[int] = 3
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """The known name that is nearest to an unknown one, as a question, or all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"

@@ -157,3 +157,53 @@ def test_an_interrupt_ends_the_kernel_and_exits_130(investigation: Any, number: 
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
     assert json.loads((investigation.out / "manifest.json").read_text())["return_code"] == 130
+
+
+NEAR = """
+import contextlib, io, json, sys
+from fusionkit.cli import main
+rows = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code
+    rows.append([code, err.getvalue(), "torch" in sys.modules])
+print(json.dumps(rows))
+"""
+WRONG = {
+    "hist flux": "'hist' is unknown; did you mean 'hits'?",
+    "kernels dif a b": "'dif' is unknown; did you mean 'diff'?",
+    "api serch x": "'serch' is unknown; did you mean 'search'?",
+    "hits fluxx": "unknown subject 'fluxx'; did you mean 'flux'?",
+    "explain quen3 --pattern rope": "unknown subject 'quen3'; did you mean 'qwen3'?",
+    "hits nothing-like-it": "known: deepseek-v3, flux",
+    "hits nowhere.json": "nowhere.json: no such capsule",
+    "hits flux --pattern gellu": "unknown pattern 'gellu'; did you mean 'gelu'?",
+    "numeric flux --pattern rms_norm,ropes": "unknown pattern 'ropes'; did you mean 'rope'?",
+    "isolate flux --pattern rmsnorm": "unknown pattern 'rmsnorm'; did you mean 'rms_norm'?",
+    "probe flux --pattern rmsnorm": "unknown pattern 'rmsnorm'; did you mean 'rms_norm'?",
+    "repair flux --pattern nowhere.py --out a.py": "nowhere.py: cannot read",
+    "lint nowhere.py": "nowhere.py: cannot read",
+    "hits flux --pattern ,": "--pattern names no pattern",
+    "hits flux --dtype bf61": "unknown dtype 'bf61'; use one of: bfloat16",
+    "hits flux --target gpu": "target 'gpu' is unknown; choose one of cpu",
+    "doctor --target gpu": "target 'gpu' is unknown; choose one of cpu",
+    "hits flux --size tinny": "'tinny' is unknown; did you mean 'tiny'?",
+    "hits flux --traget cpu": "unrecognized arguments: --traget cpu; did you mean '--target'?",
+}
+
+
+def test_names_are_checked_before_torch_is_imported_and_the_nearest_one_is_named() -> None:
+    given = json.dumps([words.split() for words in WRONG])
+    done = subprocess.run(
+        [sys.executable, "-c", NEAR, given],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    for (words, what), (code, err, torch) in zip(WRONG.items(), json.loads(done.stdout), strict=True):
+        assert what in err, words
+        assert (code, err.count("\n"), torch) == (2, 1, False), words

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fusionkit.cli import COMMANDS, make_parser
+from fusionkit.config import TARGETS
 from fusionkit.errors import MisuseError
 from fusionkit.evidence.phase_records import render_record
 from fusionkit.match.explanation.causes import FIXES
@@ -27,7 +28,7 @@ from fusionkit.npu.constraints import CONSTRAINTS
 from fusionkit.npu.doctor import target_states
 from fusionkit.npu.dry.standin import compiler
 from fusionkit.npu.schemas import KIT_SCHEMAS, SCHEMAS
-from fusionkit.npu.target import TARGETS, use_target
+from fusionkit.npu.target import use_target
 from fusionkit.passes.tracing import make_tracer
 from fusionkit.pattern_files.lint_rules import RULES
 from fusionkit.profile.benefit import ROOT_CAUSES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fusionkit.cli import main
 from fusionkit.commands.command import write_line, write_result
-from fusionkit.visible import visible, visible_json
+from fusionkit.visible import visible, visible_json, with_readings
 
 ANY = st.text(st.characters(), max_size=40)  # surrogates among them
 STEERING = ("Cc", "Cs", "Zl", "Zp")
@@ -77,3 +77,18 @@ def test_names_of_files_and_symbols_do_not_steer_the_report(tmp_path, capsys, mo
     printed = capsys.readouterr().out
     assert not any(map(steers, printed))
     assert json.loads(printed)["candidates"][0]["file"] == "a\x1b[31m.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("pattern has 9.999999747378752e-06, graph has", "pattern has 9.999999747378752e-06 (1e-05), graph has"),
+        ("add.Scalar(mean, 9.999999974752427e-07)", "add.Scalar(mean, 9.999999974752427e-07 (1e-06))"),
+        ("-0.10000000149011612", "-0.10000000149011612 (0.1)"),
+        ("[0.044714998453855515, 2]", "[0.044714998453855515 (0.044715), 2]"),
+        *[(same, same) for same in ("1e-05", "0.01171875", "0.30000000000000004", "9223372036854775807", "")],
+        *[(same, same) for same in ("1.7976931348623157e+308", "v1.9999999747378752x")],
+    ],
+)  # fmt: skip
+def test_a_rounded_number_is_followed_by_its_decimal_reading(text, reading):
+    assert with_readings(text) == reading

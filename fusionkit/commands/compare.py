@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, write_line, write_report
-from fusionkit.commands.subject import add_window_option, names_of, or_dash
+from fusionkit.commands.subject import add_patterns_options, add_window_option, or_dash
 from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MOST_REWRITES = 12  # the JSON has all
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", type=Path, metavar="A.json", help="a capsule")
     parser.add_argument("b", type=Path, metavar="B.json", help="a capsule of the same subject")
-    parser.add_argument("--patterns", metavar="A,B", help="default: those whose sites are counted")
+    add_patterns_options(parser)
     add_window_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -35,7 +35,7 @@ def _compare(arguments: argparse.Namespace) -> int:
                 f"{path}: not a capsule file; write one with `fusionkit capture {path} --out ...`"
             )
     comparison = compare_capsules(
-        arguments.a, arguments.b, patterns=names_of(arguments.patterns), window=arguments.window
+        arguments.a, arguments.b, patterns=arguments.pattern, window=arguments.window
     )
     write_report(arguments, comparison, _print)
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, step, write_line, write_report, write_result
 from fusionkit.commands.subject import add_subject_options, make_capture, or_dash
 from fusionkit.verdict import Verdict
+from fusionkit.visible import with_readings
 
 if TYPE_CHECKING:
     from fusionkit.match.explanation.explain import SiteExplanation
@@ -31,7 +31,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _explain(arguments: argparse.Namespace) -> int:
     from fusionkit.match.explanation.missing import explain_capture
 
-    _check_file(arguments.pattern)
     capture = make_capture(arguments, freezing=True)
     step("matching and explaining")
     reports = explain_capture(
@@ -54,17 +53,6 @@ def _explain(arguments: argparse.Namespace) -> int:
     unsure = any(report.hits.verdict is Verdict.INCONCLUSIVE for report in reports)
     missed = any(report.missed for report in reports)
     return int(missed or not any_site or (arguments.strict and unsure))
-
-
-def _check_file(pattern: str) -> None:
-    """Check the pattern before the model is built."""
-    from fusionkit.config import select_patterns
-    from fusionkit.pattern_files.pattern_file import check_pattern_file
-
-    if pattern.endswith(".py"):
-        check_pattern_file(Path(pattern))
-    else:
-        select_patterns((pattern,))
 
 
 def _print(report: ExplainReport) -> None:
@@ -93,9 +81,10 @@ def _print(report: ExplainReport) -> None:
             places = ", ".join(or_dash(item.module) for item in others)
             write_line(f"    and for the same causes {len(others)} more: {places}")
         for cause in first.causes:
+            values = with_readings(f"pattern has {cause.expected}, graph has {cause.actual}")
             write_line(
                 f"    {cause.type}: pattern node {_at(cause.pattern_node, cause.pattern_source)}, graph node"
-                f" {_at(cause.graph_node, cause.graph_source)}: pattern has {cause.expected}, graph has {cause.actual}"
+                f" {_at(cause.graph_node, cause.graph_source)}: {values}"
             )
             write_line(f"      {cause.fix}")
             for line in (cause.edit or "").splitlines():
@@ -126,7 +115,6 @@ def _configure_isolate(parser: argparse.ArgumentParser) -> None:
 def _isolate(arguments: argparse.Namespace) -> int:
     from fusionkit.match.explanation.isolation import isolate_capture
 
-    _check_file(arguments.pattern)
     capture = make_capture(arguments)
     step("counting the hits of every prefix")
     report = isolate_capture(capture, arguments.pattern, window=arguments.window)
@@ -140,7 +128,7 @@ def _print_isolated(report: IsolationReport) -> None:
         write_line(f"{item.variant}: {len(item.levels)} levels{wanted}")
         for level in item.levels:
             mark = "  <- falls here" if level is item.falls_at else ""
-            write_line(f"  {level.hits:>5} hits  {level.nodes:>3} nodes  {level.call}{mark}")
+            write_line(f"  {level.hits:>5} hits  {level.nodes:>3} nodes  {with_readings(level.call)}{mark}")
             if level.note:
                 write_line(f"        {level.note}")
 

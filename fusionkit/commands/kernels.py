@@ -52,49 +52,64 @@ def _baseline(arguments: argparse.Namespace) -> Profile | None:
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    value = _profile(arguments.profile).to_dict()
+    profile = _profile(arguments.profile)
+    value = profile.to_dict()
     if arguments.json:
         write_result(value)
-    else:
-        for name, entry in sorted(value["by_type"].items(), key=lambda item: -item[1]["us"]):
-            write_line(f"{entry['count']:>7}  {entry['us']:>14.2f} us  {name}")
-        write_line(
-            f"{value['rows']} rows, {value['total_us']:.2f} us, {len(value['problems'])} unreadable rows"
-        )
-        for problem in value["problems"]:
-            write_line(f"line {problem['line']}: {problem['what']}")
+        return 0
+    timed = profile.source != "cpu"
+    by = "us" if timed else "count"
+    for name, entry in sorted(value["by_type"].items(), key=lambda item: -item[1][by]):
+        us = f"  {entry['us']:>14.2f} us" if timed else ""
+        write_line(f"{entry['count']:>7}{us}  {name}")
+    total = f" {value['total_us']:.2f} us," if timed else ""
+    write_line(f"{value['rows']} rows,{total} {len(value['problems'])} unreadable rows")
+    for problem in value["problems"]:
+        write_line(f"line {problem['line']}: {problem['what']}")
+    _write_note(profile.note)
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.diff import diff_profiles
 
-    value = diff_profiles(_profile(arguments.baseline), _profile(arguments.candidate)).to_dict()
+    diff = diff_profiles(_profile(arguments.baseline), _profile(arguments.candidate))
     if arguments.json:
-        write_result(value)
+        write_result(diff.to_dict())
+        return 0
+    for row in diff.kernels:
+        change = f"{row.count:>+7}" if diff.is_cpu else f"{row.us:>+14.2f} us"
+        write_line(f"{row.baseline_count:>6} -> {row.candidate_count:<6}  {change}  {row.key}")
+    before, after = diff.baseline, diff.candidate
+    if diff.is_cpu:
+        write_line(f"{len(before.records)} kernels -> {len(after.records)} kernels")
     else:
-        for row in value["kernels"]:
-            counts = f"{row['baseline_count']:>6} -> {row['candidate_count']:<6}"
-            write_line(f"{counts}  {row['candidate_us'] - row['baseline_us']:>+14.2f} us  {row['key']}")
-        write_line(f"{value['baseline_us']:.2f} us -> {value['candidate_us']:.2f} us")
-        write_line(
-            f"vanished: {', '.join(value['vanished']) or 'none'}; new: {', '.join(value['new']) or 'none'}"
-        )
+        write_line(f"{before.total_us:.2f} us -> {after.total_us:.2f} us")
+    write_line(f"vanished: {', '.join(diff.vanished) or 'none'}; new: {', '.join(diff.new) or 'none'}")
+    _write_note(diff.note)
     return 0
+
+
+def _write_note(note: str | None) -> None:
+    if note is not None:
+        write_line(f"note: {note}")
 
 
 def _copies(arguments: argparse.Namespace) -> int:
     from fusionkit.profile.copies import analyze_copies
 
-    report = analyze_copies(_profile(arguments.profile), _baseline(arguments))
+    profile = _profile(arguments.profile)
+    report = analyze_copies(profile, _baseline(arguments))
     if arguments.json:
         write_result(report.to_dict())
     else:
         for pair in report.pairs:
+            us = "" if profile.source == "cpu" else f"  {pair.us:>12.2f} us"
             write_line(
-                f"{pair.count:>6}  {pair.us:>12.2f} us  {or_dash(pair.previous)} -> {pair.copy} -> {or_dash(pair.next)}"
+                f"{pair.count:>6}{us}  {or_dash(pair.previous)} -> {pair.copy} -> {or_dash(pair.next)}"
             )
         write_line(f"{report.verdict}: {report.reason}")
+        _write_note(report.note)
     return 0 if report.verdict is Verdict.PASS else 1
 
 

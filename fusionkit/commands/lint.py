@@ -6,12 +6,19 @@ import argparse
 from pathlib import Path
 
 from fusionkit.commands.command import Command, write_line, write_result
+from fusionkit.commands.subject import add_target_option
+from fusionkit.pattern_files.checking import check_pattern_file
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE.py", help="a pattern file")
-    parser.add_argument("--target", default="cpu", help="cpu (default), npu-dry or npu")
+    parser.add_argument("file", type=_file, metavar="FILE.py", help="a pattern file")
+    add_target_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _file(text: str) -> Path:
+    check_pattern_file(Path(text))
+    return Path(text)
 
 
 def _lint(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,6 @@ from fusionkit.commands.subject import (
     config_for,
     load,
     make_matching,
-    names_of,
 )
 from fusionkit.errors import MisuseError
 from fusionkit.verdict import Verdict, combine
@@ -61,7 +60,7 @@ def _hits(arguments: argparse.Namespace) -> int:
     from fusionkit.fusions import pattern_names
     from fusionkit.match.uncounted import report_all
 
-    names = pattern_names() if arguments.all else names_of(arguments.patterns)
+    names = [*pattern_names(), *(arguments.pattern or ())] if arguments.all else arguments.pattern
     lock = None if arguments.check is None else _read_lock(arguments.check)
     matching, counts = make_matching(arguments, names)
     report = report_all(matching, counts, names)
@@ -154,7 +153,7 @@ def _numeric(arguments: argparse.Namespace) -> int:
     from fusionkit.subjects.site_counts import expected_counts
 
     subject = _with_values(arguments)
-    counts, names = expected_counts(subject), names_of(arguments.patterns)
+    counts, names = expected_counts(subject), arguments.pattern
     config = config_for(arguments, names or pattern_names())
     step("compiling, and replaying every hit")
     compiled = compile_subject(subject, config, keep_inputs=True, train=arguments.train)
@@ -164,7 +163,10 @@ def _numeric(arguments: argparse.Namespace) -> int:
     twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
     model = compare_in_float32(compiled, twin)
     verdict = combine((replays.verdict, model.verdict))
-    kept = [example.write(arguments.out / f"{name}.safetensors") for name, example in replays.counterexamples]
+    kept = [
+        example.write(arguments.out / f"{number}_{name}.safetensors")
+        for number, (name, example) in enumerate(replays.counterexamples, 1)
+    ]
     if arguments.json:
         write_result(_numeric_dict(verdict, replays, model, report))
     else:
@@ -239,7 +241,7 @@ HITS = Command(
 NUMERIC = Command(
     "numeric",
     "replay every hit on its own inputs, and compare the whole model in float32",
-    "fusionkit numeric llama --patterns rms_norm",
+    "fusionkit numeric llama --pattern rms_norm",
     _configure_numeric,
     _numeric,
 )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from fusionkit.commands.command import Command, step, write_line, write_report
 from fusionkit.commands.subject import add_subject_options, graph_options, load, or_dash
-from fusionkit.errors import MisuseError
 
 if TYPE_CHECKING:
     from fusionkit.passes.probe import ProbeReport
@@ -26,15 +25,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _probe(arguments: argparse.Namespace) -> int:
-    from fusionkit.match.matching import is_capsule
     from fusionkit.passes.probe import probe
     from fusionkit.verdict import Verdict
 
-    if is_capsule(arguments.subject):
-        raise MisuseError(
-            f"{arguments.subject}: a capsule is not compiled; use `fusionkit hits {arguments.subject}"
-            " --pattern-file FILE.py`, or name the model"
-        )
     pattern = Path(arguments.pattern) if arguments.pattern.endswith(".py") else arguments.pattern
     subject = load(arguments, train=arguments.train)
     step("compiling and counting")

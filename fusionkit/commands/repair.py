@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fusionkit.commands.command import Command, step, write_line, write_report
 from fusionkit.commands.subject import add_subject_options, make_capture, names_of, or_dash
 from fusionkit.errors import MisuseError
+from fusionkit.visible import with_readings
 
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
@@ -28,11 +29,8 @@ def _configure_repair(parser: argparse.ArgumentParser) -> None:
 def _repair(arguments: argparse.Namespace) -> int:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.repairing.repair import repair
-    from fusionkit.pattern_files.pattern_file import check_pattern_file
 
     _refuse_existing(arguments.out)
-    if arguments.pattern.endswith(".py"):
-        check_pattern_file(Path(arguments.pattern))
     capture = _capture(arguments)
     step("repairing and proving")
     report = repair(
@@ -52,7 +50,7 @@ def _print_repair(report: RepairReport, out: Path) -> None:
     for name, lines in report.edits.items():
         write_line(f"  {name}")
         for line in lines:
-            write_line(f"    {line}")
+            write_line(f"    {with_readings(line)}")
     for site in report.sites:
         if site.verdict is not None:
             write_line(f"  repaired {or_dash(site.module)} ({site.anchor}): {site.verdict}, {site.reason}")
@@ -63,7 +61,7 @@ def _print_repair(report: RepairReport, out: Path) -> None:
         for cause in missed.causes:
             write_line(
                 f"    {cause.type}: pattern node {or_dash(cause.pattern_node)}, graph node {or_dash(cause.graph_node)}:"
-                f" pattern has {cause.expected}, graph has {cause.actual}"
+                f" pattern has {with_readings(cause.expected)}, graph has {with_readings(cause.actual)}"
             )
             write_line(f"      {cause.fix}")
     write_line(f"written to {out}" if report.offered else f"no repair is offered: {report.reason}")

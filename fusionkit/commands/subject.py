@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionkit.commands.command import step
+from fusionkit.config import check_target, config_for_patterns, select_patterns
 from fusionkit.errors import MisuseError
+from fusionkit.pattern_files.checking import check_pattern_file
+from fusionkit.subjects.spec import dtype_name
+from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
@@ -29,10 +34,17 @@ def add_subject_options(
 
     `graphs`: those for training graphs and dynamic dimensions as well; `pattern`: the pattern of the command.
     """
-    parser.add_argument("subject", metavar="SUBJECT", help="a table name, module:factory, or a capsule file")
+    parser.add_argument(
+        "subject", metavar="SUBJECT", type=_subject, help="a table name, module:factory, or a capsule file"
+    )
     parser.add_argument("--size", choices=("tiny", "full"), default=_BUILT_WITH["size"], help="default tiny")
-    parser.add_argument("--target", default="cpu", help="cpu (default), npu-dry or npu")
-    parser.add_argument("--dtype", default=_BUILT_WITH["dtype"], help="default bfloat16")
+    add_target_option(parser)
+    parser.add_argument(
+        "--dtype",
+        type=dtype_name,
+        default=_BUILT_WITH["dtype"],
+        help="default bfloat16; also bf16, fp16, ...",
+    )
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     add_window_option(parser)
     parser.add_argument(
@@ -53,8 +65,17 @@ def add_subject_options(
         )
     if pattern:
         parser.add_argument(
-            "--pattern", required=True, metavar="NAME|FILE.py", help="a pattern of the kit, or a pattern file"
+            "--pattern",
+            required=True,
+            type=_pattern,
+            metavar="NAME|FILE.py",
+            help="a pattern of the kit, or a pattern file",
         )
+
+
+def add_target_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the target."""
+    parser.add_argument("--target", type=check_target, default="cpu", help="cpu (default), npu-dry or npu")
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:
@@ -64,11 +85,21 @@ def add_window_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_patterns_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the patterns to match."""
-    parser.add_argument(
-        "--patterns", metavar="A,B", help="default: every pattern with a site count, a match or a near miss"
-    )
-    parser.add_argument("--pattern-file", metavar="FILE.py", help="a pattern file, tried first")
+    """Add the option for the patterns to match; its older spellings are not shown."""
+    for names, text in (
+        (("--pattern",), "patterns of the kit, and pattern files, which are tried first; may be repeated"),
+        (("--patterns", "--pattern-file"), argparse.SUPPRESS),
+    ):
+        parser.add_argument(
+            *names,
+            dest="pattern",
+            type=_patterns,
+            action="extend",
+            metavar="NAME|FILE.py,...",
+            help=text
+            if text == argparse.SUPPRESS
+            else f"{text}; default: all with a site count, a match or a near miss",
+        )
 
 
 def graph_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -85,7 +116,12 @@ def _dynamic_dim(text: str) -> str:
 
 
 def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
-    """Activate the target, then load the subject."""
+    """Activate the target, then load the subject. Raises MisuseError for a capsule, which has no values."""
+    if arguments.subject.endswith(".json"):
+        raise MisuseError(
+            f"{arguments.subject}: a capsule is not compiled or run; name the model, or give the capsule to"
+            " `fusionkit hits` or `fusionkit explain`"
+        )
     from fusionkit.npu.target import use_target
     from fusionkit.subjects.load import load_subject
 
@@ -96,16 +132,9 @@ def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     )
 
 
-def config_for(arguments: argparse.Namespace, patterns: tuple[str, ...]) -> CompilationConfig:
-    """The compile config of the options, with these patterns of the kit."""
-    from fusionkit.config import CompilationConfig, select_patterns
-
-    return CompilationConfig(
-        fusion_patterns=select_patterns(patterns),
-        pattern_files=() if arguments.pattern_file is None else (arguments.pattern_file,),
-        window=arguments.window,
-        decompositions=arguments.decompositions,
-    )
+def config_for(arguments: argparse.Namespace, patterns: Sequence[str]) -> CompilationConfig:
+    """The compile config of the options, with these patterns."""
+    return config_for_patterns(patterns, window=arguments.window, decompositions=arguments.decompositions)
 
 
 def open_source(arguments: argparse.Namespace) -> tuple[Subject | Capture, Mapping[str, ExpectedCount]]:
@@ -121,7 +150,7 @@ def open_source(arguments: argparse.Namespace) -> tuple[Subject | Capture, Mappi
 
 
 def make_matching(
-    arguments: argparse.Namespace, patterns: tuple[str, ...] | None
+    arguments: argparse.Namespace, patterns: Sequence[str] | None
 ) -> tuple[Matching, Mapping[str, ExpectedCount]]:
     """Match in a capsule, or compile the subject; returns the matching and the independent site counts.
 
@@ -188,6 +217,33 @@ def _refuse_build_options(arguments: argparse.Namespace, capture: Capture) -> No
                 f"{arguments.subject}: the capsule was made with --{option} {made}; give --{option} {given} to"
                 " `fusionkit capture`"
             )
+
+
+def _subject(text: str) -> str:
+    """A subject's name. Raises MisuseError for one that can be no subject; nothing is imported or built."""
+    if ":" in text or text in SUBJECTS:
+        return text
+    if not text.endswith(".json"):
+        raise MisuseError(unknown_subject(text))
+    if not Path(text).is_file():
+        raise MisuseError(f"{text}: no such capsule; write one with `fusionkit capture ... --out {text}`")
+    return text
+
+
+def _pattern(text: str) -> str:
+    """A pattern's name, or its file. Raises MisuseError for an unknown name, and a file that is no Python."""
+    if text.endswith(".py"):
+        check_pattern_file(Path(text))
+    else:
+        select_patterns((text,))
+    return text
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    names = names_of(text) or ()
+    if not names:
+        raise MisuseError("--pattern names no pattern; give names such as rms_norm, or files")
+    return tuple(_pattern(name) for name in names)
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

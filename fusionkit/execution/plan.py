@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import importlib.machinery
 import importlib.util
 import re
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import fusionkit
-from fusionkit.config import DECOMPOSITIONS, WINDOWS
+from fusionkit.config import DECOMPOSITIONS, TARGETS, WINDOWS
 from fusionkit.environment import package_sha256
-from fusionkit.errors import MisuseError
+from fusionkit.errors import MisuseError, near_names
 from fusionkit.execution.parameter_cell import NotebookSpec, read_spec
 from fusionkit.execution.parameters import (
     Parameters,
@@ -27,7 +26,9 @@ from fusionkit.execution.parameters import (
     load_parameters,
     overridden,
 )
+from fusionkit.fusions import pattern_names
 from fusionkit.store import sha256_bytes, sha256_file, to_json
+from fusionkit.subjects.spec import DTYPE_ALIASES, DTYPES, SIZES
 
 _NUMBERED = re.compile(r"^(?P<number>\d\d)_\w+$")
 _EXTRA = ("papermill", "nbclient", "nbconvert", "nbformat", "ipykernel", "psutil")
@@ -153,8 +154,8 @@ def _select(available: Sequence[Path], wanted: Sequence[str] | None) -> list[Pat
             p for p in available if word in (p.stem, p.name) or (word.isdigit() and int(word) == _number(p))
         ]
         if not match:
-            hint = _hint(word, [p.stem for p in available])
-            raise MisuseError(f"--notebooks {word}: no such notebook; {hint}")
+            near = near_names(word, [p.stem for p in available])
+            raise MisuseError(f"--notebooks {word}: no such notebook; {near}")
         chosen.add(match[0])
     return sorted(chosen)
 
@@ -168,21 +169,26 @@ def _number(path: Path) -> int:
 
 # Parameters that have a closed list of values, checked before anything is written.
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "size": ("tiny", "full"),
-    "dtype": ("bfloat16", "float16", "float32", "float64"),
-    "target": ("cpu", "npu-dry", "npu"),
-    "second_target": ("cpu", "npu-dry", "npu"),
+    "size": SIZES,
+    "dtype": (*DTYPES, *DTYPE_ALIASES),
+    "target": TARGETS,
+    "second_target": TARGETS,
     "window": WINDOWS,
     "decompositions": DECOMPOSITIONS,
 }
 
 
 def _check_choices(params: Parameters) -> None:
-    """Values from closed lists, and a seed that torch takes."""
+    """Values from closed lists, names of patterns, and a seed that torch takes."""
     for name, allowed in _CHOICES.items():
         value = params.values.get(name)
         if value is not None and value not in allowed:
             raise MisuseError(f"{params.origin(name)}: {name} is {value!r}; use one of: {', '.join(allowed)}")
+    patterns = params.values.get("patterns")
+    for name in patterns if isinstance(patterns, list) else ():
+        if name not in pattern_names():
+            near = near_names(str(name), pattern_names())
+            raise MisuseError(f"{params.origin('patterns')}: unknown pattern {name!r}; {near}")
     seed = params.values.get("seed", 0)
     if isinstance(seed, int) and not 0 <= seed < 2**63:
         raise MisuseError(f"{params.origin('seed')}: seed is {seed}; use 0 to 2**63 - 1")
@@ -203,16 +209,10 @@ def _check_subject(params: Parameters) -> None:
         if top in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(top, places):
             return
         raise MisuseError(f"{where}: no module '{top}' for subject {name!r}; run where it can be imported")
-    from fusionkit.subjects.table import SUBJECTS
+    from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
     if name not in SUBJECTS:
-        hint = _hint(name, sorted(SUBJECTS))
-        raise MisuseError(f"{where}: unknown subject {name!r}; {hint} (or give module:factory)")
-
-
-def _hint(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise MisuseError(f"{where}: {unknown_subject(name)}")
 
 
 def _check_files(params: Parameters) -> dict[str, Path]:

@@ -15,7 +15,7 @@ from fusionkit.capture.foreign import device_name
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.capture.node_records import record_node, target_name
 from fusionkit.capture.reading import read_capsule
-from fusionkit.config import CompilationConfig, select_patterns
+from fusionkit.config import config_for_patterns
 from fusionkit.errors import MisuseError
 from fusionkit.match.graph_comparison import ABSENT, GraphComparison, GraphPair, Side, SitePair, Tally
 from fusionkit.match.hits import default_patterns
@@ -39,7 +39,7 @@ def compare_captures(
 ) -> GraphComparison:
     """Compare two captures of one model; nothing is compiled or run.
 
-    `patterns`: names whose sites are listed; default: those with a site count on either side, or all. Raises
+    `patterns`: names, or pattern files, whose sites are listed; default: those with a site count on either side, or all. Raises
     MisuseError when the captures are of different subjects, or one has no graph in `window`.
     """
     if a.subject != b.subject:
@@ -69,7 +69,7 @@ def _compare_sites(
     a: Capture, b: Capture, patterns: Sequence[str] | None, window: str
 ) -> tuple[tuple[SitePair, ...], tuple[str, ...]]:
     names = tuple(patterns or default_patterns({**b.counts, **a.counts}))
-    config = CompilationConfig(fusion_patterns=select_patterns(names), window=window)
+    config = config_for_patterns(names, window=window)
     matching_a, matching_b = match_subject(a, config), match_subject(b, config)
     left = site_states(matching_a, {**b.counts, **a.counts})
     right = site_states(matching_b, {**a.counts, **b.counts})

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 
+from fusionkit.config import TARGETS, check_target
 from fusionkit.encoding import Result
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.dry.cache import is_set_up, soc_name
 from fusionkit.npu.dry.wheel import NAMED_WHEEL
 from fusionkit.npu.facade import TorchNpu
-from fusionkit.npu.target import TARGETS, Tell, use_target
+from fusionkit.npu.target import Tell, use_target
 from fusionkit.npu.versions import InstalledTorchNpu, fits, installed_torch_npu
 from fusionkit.processes import ending, module_command
 
@@ -34,11 +35,10 @@ def try_target(name: str, tell: Tell = lambda _: None) -> TargetState:
     Raises MisuseError for an unknown target.
     """
     installed = installed_torch_npu()
+    check_target(name)
     try:
         facade = use_target(name, tell=tell)
     except FusionKitError as error:
-        if name not in TARGETS:
-            raise
         return TargetState(name, False, str(error))
     return TargetState(name, True, _rests_on(name, facade, installed))
 

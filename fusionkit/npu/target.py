@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.config import check_target
 from fusionkit.errors import MisuseError
 from fusionkit.npu.facade import TorchNpu
 from fusionkit.npu.library import add_cpu_kernels, define_cpu_ops, define_kit_ops
 from fusionkit.npu.order import hide_torch_npu, show_torch_npu
-
-TARGETS = ("cpu", "npu-dry", "npu")
 
 # The torch device of each target.
 DEVICES = {"cpu": "cpu", "npu-dry": "npu", "npu": "npu"}
@@ -42,8 +41,7 @@ def use_target(name: str, *, tell: Tell = lambda _: None) -> TorchNpu:
     the same facade. `tell` is called before each slow step. Raises MisuseError for an unknown or unavailable target,
     for a second target in one process, and for activation after such an import.
     """
-    if name not in TARGETS:
-        raise MisuseError(f"target {name!r} is unknown; choose one of {', '.join(TARGETS)}")
+    check_target(name)
     if _active:
         if _active[0].name == name:
             return _active[0].facade

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import importlib
 import inspect
 import os
@@ -19,11 +18,12 @@ import torch
 import torch._dynamo
 import torch.fx
 from torch._dynamo.backends import common
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._functorch import aot_autograd
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
 from fusionkit.capture.graphs import copy_graph_module
-from fusionkit.errors import MisuseError
+from fusionkit.errors import MisuseError, near_names
 from fusionkit.subjects.load import UserCode
 
 Backend = Callable[..., Any]
@@ -50,9 +50,9 @@ def resolve_backend(text: str | Backend) -> Backend:
     if ":" not in text:
         names = torch._dynamo.list_backends(None)
         if text not in names:
-            near = difflib.get_close_matches(text, names, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"torch knows {', '.join(names)}"
-            raise MisuseError(f"backend '{text}' is unknown; {hint}; or give your own as module:callable")
+            raise MisuseError(
+                f"backend '{text}' is unknown; {near_names(text, names)}; or give your own as module:callable"
+            )
         return torch._dynamo.lookup_backend(text)
     module_name, _, attribute = text.partition(":")
     with _working_folder(), UserCode(f"backend '{text}': importing {module_name} raised"):
@@ -66,6 +66,16 @@ def resolve_backend(text: str | Backend) -> Backend:
             f"backend '{text}': {module_name} has no callable '{attribute}'; name a backend of it"
         )
     return backend  # type: ignore[no-any-return]
+
+
+@contextmanager
+def foreign_code(name: str, subject: str) -> Iterator[None]:
+    """Turn an error of a backend, or of the code that it compiled, into one MisuseError; FusionKitErrors pass."""
+    with UserCode(f"backend '{name}': compiling and running {subject or 'the model'} with it raised"):
+        try:
+            yield
+        except BackendCompilerFailed as error:
+            raise error.inner_exception from None
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from fusionkit.passes.lint_ops import lint_ops
 from fusionkit.passes.lint_tracing import example_arguments, line_of, lint_trace, trace_of
 from fusionkit.passes.registering import PatternClass, name_of, raw_scalars, register_pattern
 from fusionkit.passes.tracing import make_tracer
+from fusionkit.pattern_files.checking import check_pattern_file
 from fusionkit.pattern_files.lint_rules import Finding, LintReport, finding
 from fusionkit.pattern_files.lint_syntax import lint_names, lint_syntax, unconfirmed_flags
 from fusionkit.pattern_files.naming import names_of_file
-from fusionkit.pattern_files.pattern_file import check_pattern_file, read_pattern_file
+from fusionkit.pattern_files.pattern_file import read_pattern_file
 
 # MindIE-SD's flags, relative to its patterns folder (the misspelling is theirs).
 _FOREIGN_FLAGS = Path("..") / "compiliation_config.py"
@@ -140,7 +141,7 @@ def _form(graph: torch.fx.Graph, arguments: Mapping[str, Any], rank: dict[str, i
         if isinstance(value, torch.fx.Node) and value in numbers:
             return "node", numbers[value]
         known: Mapping[Any, str] = names if isinstance(value, torch.fx.Node) else scalars
-        name = known.get(value) if isinstance(value, torch.fx.Node | float) else None
+        name = known.get(value) if isinstance(value, torch.fx.Node | int | float) else None
         if name is None:
             return type(value).__name__, str(value)
         return "argument", rank.setdefault(name, len(rank))

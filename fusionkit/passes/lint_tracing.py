@@ -16,7 +16,7 @@ import torch.utils._pytree as pytree
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusionkit.errors import FusionKitError
+from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_device
 from fusionkit.passes.registering import (
     PatternClass,
@@ -29,7 +29,7 @@ from fusionkit.passes.registering import (
 )
 from fusionkit.passes.tracing import make_tracer, require_searchable, unlogged_retraces
 from fusionkit.pattern_files.lint_rules import Finding, finding
-from fusionkit.pattern_files.time_limit import own_code
+from fusionkit.pattern_files.time_limit import TimeLimitError, own_code
 
 
 def lint_trace(pattern: PatternClass) -> list[Finding]:
@@ -117,19 +117,17 @@ def _unused(
 
 def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterator[Finding]:
     """Equal stand-ins, and stand-ins whose value stays in the trace when the argument gets another value."""
+    if not scalars:
+        return
     line = line_of(pattern.scalars)
     values = list(scalars.values())
     doubled = {value for value in values if values.count(value) > 1}
     for value in doubled:
         both = ", ".join(name for name, other in scalars.items() if other == value)
         yield finding("equal_scalars", line, f"{name_of(pattern)}: {both} have one stand-in, {value}")
-    alone = {name: value for name, value in scalars.items() if value not in doubled}
-    if not alone:
-        return
-    others = {name: float(value) * 1.0009765625 + 3.0 for name, value in alone.items()}
-    elsewhere = _literals(trace_of(pattern, "pattern", example_arguments(pattern, {**scalars, **others})))
-    for name, value in alone.items():
-        if elsewhere[value]:
+    for name, value in scalars.items():
+        elsewhere = None if value in doubled else _trace_without(pattern, scalars, name)
+        if elsewhere is not None and _literals(elsewhere)[value]:
             yield finding(
                 "equal_scalars",
                 line,
@@ -137,11 +135,33 @@ def _equal_scalars(pattern: PatternClass, scalars: Mapping[str, Any]) -> Iterato
             )
 
 
+def _trace_without(pattern: PatternClass, scalars: Mapping[str, Any], name: str) -> torch.fx.Graph | None:
+    """The trace with another value for one scalar, of the same type; None if none of those tried can be traced.
+
+    A size or a slice bound may fit the example inputs with few values or with one.
+    """
+    for other in _other_values(scalars[name]):
+        try:
+            return trace_of(pattern, "pattern", example_arguments(pattern, {**scalars, name: other}))
+        except TimeLimitError:
+            raise
+        except MisuseError:
+            continue
+    return None
+
+
+def _other_values(value: float) -> tuple[float, ...]:
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int):
+        return value + 1, value - 1, 2 * value
+    return value * 1.0009765625 + 3.0, value * 1.0009765625
+
+
 def _literals(graph: torch.fx.Graph) -> Counter[Any]:
     """Count of every number in the arguments of the graph's calls; True counts as 1, as in torch's matcher."""
-    leaves = [
-        leaf for n in graph.nodes for leaf in pytree.tree_leaves((n.args, n.kwargs)) if n.op != "output"
-    ]
+    calls = [node for node in graph.nodes if node.op == "call_function"]  # a placeholder holds its default
+    leaves = [leaf for node in calls for leaf in pytree.tree_leaves((node.args, node.kwargs))]
     return Counter(leaf for leaf in leaves if isinstance(leaf, bool | int | float))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from fusionkit.config import WINDOWS, select_patterns
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.npu.target import current_device, current_target, use_target
-from fusionkit.passes.foreign_backend import Backend, WatchedBackend, resolve_backend
+from fusionkit.passes.foreign_backend import Backend, WatchedBackend, foreign_code, resolve_backend
 from fusionkit.passes.match_pass import PatternMatchPass
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups
@@ -111,7 +112,7 @@ def probe(
     list of backends, or a callable (passes.foreign_backend.WatchedBackend says which graphs of a foreign backend are
     visible; it has the window before-freezing only). A pattern is traced with the decompositions of the graph that
     it is tried on. Each probe wraps the backend anew and removes the wrapper.
-    Raises MisuseError for an unknown pattern, backend or window, and for what the model raises.
+    Raises MisuseError for an unknown pattern, backend or window, and for what the model or a foreign backend raises.
     """
     use_target(current_target() or "cpu")
     if window not in WINDOWS:
@@ -129,20 +130,24 @@ def probe(
         raise MisuseError("a foreign backend is probed in window before-freezing only; leave --window away")
     else:
         probed = WatchedBackend(resolve_backend(backend), counter.look)
-    compile_and_run(subject, probed, train=train, dynamic=dynamic)
+    label = backend if isinstance(backend, str) else _name_of(backend)
+    with contextlib.nullcontext() if backend == KIT_BACKEND else foreign_code(label, subject.name):
+        compile_and_run(subject, probed, train=train, dynamic=dynamic)
     return ProbeReport(
         subject=subject.name,
         target=current_target() or "none",
         dtype=subject.dtype,
-        backend=backend
-        if isinstance(backend, str)
-        else getattr(backend, "__qualname__", type(backend).__qualname__),
+        backend=label,
         window=window,
         patterns=counter.names,
         graphs=tuple(counter.graphs),
         matches=tuple(counter.matches),
         cause=_cause(probed, counter),
     )
+
+
+def _name_of(backend: Backend) -> str:
+    return str(getattr(backend, "__qualname__", type(backend).__qualname__))
 
 
 _NOT_COMPILED = ProbeCause(

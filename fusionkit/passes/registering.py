@@ -245,22 +245,25 @@ def _parameters(pattern: PatternClass, method: str) -> list[str]:
     return names
 
 
-def raw_scalars(pattern: PatternClass) -> dict[str, Any]:
-    """The result of scalars(), unchecked; empty for a class of another backend, which has no `scalars`."""
+def raw_scalars(pattern: PatternClass) -> dict[str, float]:
+    """The result of scalars(), numbers that may be equal; empty for a class of another backend, which has no `scalars`.
+
+    Raises MisuseError for anything else than a mapping of names to numbers.
+    """
     method = getattr(pattern, "scalars", None)
     with own_code(f"pattern {name_of(pattern)}: scalars()"):
-        return dict(method()) if callable(method) else {}
+        scalars = dict(method()) if callable(method) else {}
+    if not all(isinstance(value, int | float) and value == value for value in scalars.values()):
+        raise MisuseError(
+            f"pattern {name_of(pattern)}: scalars() must map names to numbers, got {scalars!r:.80}"
+        )
+    return scalars
 
 
 def scalars_of(pattern: PatternClass) -> dict[str, float]:
     """The pattern's scalar stand-ins. Raises MisuseError unless they are different numbers."""
     scalars = raw_scalars(pattern)
-    values = list(scalars.values())
-    if not all(isinstance(value, int | float) and value == value for value in values):
-        raise MisuseError(
-            f"pattern {name_of(pattern)}: scalars() must map names to numbers, got {scalars!r:.80}"
-        )
-    if len(set(values)) != len(values):
+    if len(set(scalars.values())) != len(scalars):
         raise MisuseError(f"pattern {name_of(pattern)}: scalars() gives two arguments one stand-in value")
     return scalars
 

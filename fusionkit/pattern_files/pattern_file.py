@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import re
@@ -17,35 +16,14 @@ from typing import Any
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.facade import standing_in
 from fusionkit.npu.target import current_facade
+from fusionkit.pattern_files.beside import modules_beside
+from fusionkit.pattern_files.checking import check_pattern_file
 from fusionkit.pattern_files.stand_ins import foreign_surroundings
 from fusionkit.pattern_files.time_limit import within_limits
 from fusionkit.store import sha256_file
 
 _METHODS = ("name", "inputs", "pattern", "replacement")
 _ENTRIES = re.compile(r"register_\w+_graph_entries")
-
-
-def check_pattern_file(path: Path) -> None:
-    """Read and parse the file without running it.
-
-    Raises MisuseError with file and line if it is missing, unreadable or not Python.
-    """
-    try:
-        text = path.read_text("utf-8")
-        if "\0" in text:
-            line = text.count("\n", 0, text.index("\0")) + 1
-            raise MisuseError(f"{path} line {line}: holds a NUL byte; mend the pattern file")
-        ast.parse(text, filename=str(path))
-    except OSError as error:
-        raise MisuseError(
-            f"{path}: cannot read ({error.strerror or error}); give the path of a pattern file"
-        ) from error
-    except SyntaxError as error:
-        raise MisuseError(
-            f"{path} line {error.lineno}: syntax error ({error.msg}); mend the pattern file"
-        ) from error
-    except (UnicodeDecodeError, ValueError) as error:
-        raise MisuseError(f"{path}: not UTF-8 Python source ({error}); mend the pattern file") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +43,10 @@ class PatternFile:
 def read_pattern_file(path: Path) -> PatternFile:
     """Execute the file and return its pattern classes and registering functions.
 
-    During execution `import torch_npu` yields the facade of the active target, and the imports of MindIE-SD's
-    pattern files resolve to stand-ins (see pattern_files.stand_ins). Raises MisuseError naming the file, and the
-    line if known, when the file fails, exceeds the time limit or tries to end the process.
+    During execution `import torch_npu` yields the facade of the active target, the imports of MindIE-SD's pattern
+    files resolve to stand-ins (see pattern_files.stand_ins), and modules beside the file are found by their names.
+    Raises MisuseError naming the file, and the line if known, when the file fails, exceeds the time limit or tries to
+    end the process.
     """
     check_pattern_file(path)
     names = vars(_execute(path))
@@ -99,7 +78,7 @@ def _require_pattern(item: Any, path: Path) -> None:
 def _execute(path: Path) -> ModuleType:
     """Run the file's top level within the time limit, with the stand-ins that its imports need."""
     root = f"fusionkit_pattern_{sha256_file(path)[:12]}"
-    with foreign_surroundings(path, root) as name, standing_in(current_facade()):
+    with foreign_surroundings(path, root) as name, standing_in(current_facade()), modules_beside(path):
         importlib.import_module(name.rpartition(".")[0])  # the packages that its relative imports go up
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

@@ -152,7 +152,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the packages above the file and mindiesd as stand-ins; a real file next to it is loaded as it is."""
+    """Finds the packages above the file and mindiesd as stand-ins; a real module or package next to it is loaded as it is."""
 
     def __init__(self, root: str, folder: Path) -> None:
         self._root = root
@@ -161,14 +161,15 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A spec for a stand-in or a neighbouring file, None for any other module."""
-        del path, target
+        """A spec for a stand-in or a neighbouring module, None for any other module."""
+        del target
         if not f"{fullname}.".startswith((f"{self._root}.", "mindiesd.")):
             return None
-        package, _, name = fullname.rpartition(".")
-        beside = self._folder / f"{name}.py"
-        if package == f"{self._root}.{_DEPTH}" and beside.is_file():
-            return importlib.util.spec_from_file_location(fullname, beside)
+        if fullname.rpartition(".")[0] == f"{self._root}.{_DEPTH}":
+            path = [str(self._folder)]
+        beside = importlib.machinery.PathFinder.find_spec(fullname, path) if path else None
+        if beside is not None and beside.loader is not None:
+            return beside
         return importlib.machinery.ModuleSpec(fullname, _Loader(), is_package=True)
 
 

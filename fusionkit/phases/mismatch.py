@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusionkit.capture.aot import decomposition_table
 from fusionkit.evidence.gates import Gate
 from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits
 from fusionkit.evidence.phase_records import PhaseRecord
@@ -21,6 +22,7 @@ from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.study import Study
 from fusionkit.store import write_json
 from fusionkit.verdict import Verdict
+from fusionkit.visible import with_readings
 
 _OUTCOME = "variant or reason"  # column: the variant of a hit; of any other site the reason or the causes
 _NONE_COUNTED = "no site was counted, so none can be missed"
@@ -148,7 +150,12 @@ def _prefixes(
     counted = None if entry.count is None else entry.count.expected
     sites = None if counted is None else counted - len(entry.fused) or None
     isolation = isolate(
-        matching.graphs, Variant(chosen[0], trace, matching.device), trace, matching.device, sites
+        matching.graphs,
+        Variant(chosen[0], trace, matching.device),
+        trace,
+        matching.device,
+        sites,
+        decomposition_table(matching.traced_with),
     )
     return [
         {
@@ -181,7 +188,9 @@ def _gate(entry: PatternHits, explained: Sequence[SiteExplanation]) -> Gate:
     return Gate(
         name,
         Verdict.INCONCLUSIVE,
-        f"{entry.reason}; {first.type} at {first.graph_node}: pattern {first.expected}, graph {first.actual}",
+        with_readings(
+            f"{entry.reason}; {first.type} at {first.graph_node}: pattern {first.expected}, graph {first.actual}"
+        ),
     )
 
 

@@ -21,13 +21,6 @@ from fusionkit.npu.target import current_target
 from fusionkit.subjects.draw import Draw, FormDraw, draw_parameters
 from fusionkit.subjects.spec import SubjectSpec
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
@@ -96,7 +89,7 @@ def build_subject(
     at = spec.at(size)
     model_class = import_class(spec.model, spec.name)
     configuration = None if spec.configuration is None else import_class(spec.configuration, spec.name)
-    torch_dtype = DTYPES[dtype]
+    torch_dtype = getattr(torch, dtype)
     draw = (Draw if fake is None else FormDraw)(seed, torch_dtype, device)
     subject = partial(Subject, name=spec.name, size=size, dtype=dtype, seed=seed, spec=spec, fake=fake)
     with fake or contextlib.nullcontext():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import importlib
 import inspect
 import operator
@@ -12,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +21,6 @@ from torch import nn
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_device, current_target, shows_values
 from fusionkit.subjects.build import (
-    DTYPES,
     Subject,
     build_subject,
     converting_by_assignment,
@@ -29,10 +28,12 @@ from fusionkit.subjects.build import (
     seeded,
 )
 from fusionkit.subjects.source_paths import is_installed
-from fusionkit.subjects.spec import SIZES
-from fusionkit.subjects.table import SUBJECTS
+from fusionkit.subjects.spec import SIZES, dtype_name
+from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
 Factory = Callable[..., Any]
+
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 
 
 def load_subject(
@@ -56,8 +57,7 @@ def load_subject(
     """
     if size not in SIZES:
         raise MisuseError(f"unknown size '{size}'; use one of: {', '.join(SIZES)}")
-    if dtype not in DTYPES:
-        raise MisuseError(f"unknown dtype '{dtype}'; use one of: {', '.join(DTYPES)}")
+    dtype = dtype_name(dtype)
     if not 0 <= seed < 2**63:
         raise MisuseError(f"seed is {seed}; use 0 to 2**63 - 1")
     device = device or current_device()
@@ -65,7 +65,7 @@ def load_subject(
     if isinstance(name_or_factory, str) and ":" not in name_or_factory:
         spec = SUBJECTS.get(name_or_factory)
         if spec is None:
-            raise MisuseError(_unknown(name_or_factory))
+            raise MisuseError(unknown_subject(name_or_factory))
         fake = new_fake_mode() if dry or (size == "full" and device == "cpu") else None
         return build_subject(spec, size=size, dtype=dtype, seed=seed, train=train, device=device, fake=fake)
     fake = new_fake_mode() if dry else None
@@ -102,26 +102,19 @@ class UserCode:
         place = _last_line_of_theirs(trace)
         missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         hint = "; pip install 'fusionkit[models]'" if missing in ("diffusers", "transformers") else ""
-        raise MisuseError(f"{self.what} {type(error).__name__}: {text}{place}{hint}") from error
+        raise MisuseError(f"{self.what} {type(error).__name__}{text and ': '}{text}{place}{hint}") from error
 
 
 def _last_line_of_theirs(trace: TracebackType | None) -> str:
     """The last line of user code in the error's traceback: " at file:line", or ""."""
     for frame in reversed(traceback.extract_tb(trace)):
         if (
-            frame.filename != __file__
+            not frame.filename.startswith(_PACKAGE)
             and not frame.filename.startswith("<")
             and not is_installed(frame.filename)
         ):
             return f" at {frame.filename}:{frame.lineno}"
     return ""
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, SUBJECTS, 1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    known = ", ".join(sorted(SUBJECTS))
-    return f"unknown subject '{name}'; {hint}known: {known}; or your own model as module:factory"
 
 
 def _import_factory(path: str) -> Factory:
@@ -166,7 +159,7 @@ def _call(factory: Factory, size: str, dtype: str) -> Any:
     if len(parameters) > 1 and parameters[1].annotation in (str, "str"):
         return factory(size, dtype)
     try:
-        return factory(size, DTYPES[dtype])
+        return factory(size, getattr(torch, dtype))
     except (TypeError, KeyError):
         with contextlib.suppress(TypeError, KeyError):
             return factory(size, dtype)

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusionkit.counters import SiteCounter
+from fusionkit.errors import MisuseError
 from fusionkit.subjects.inputs import InputDraw
 
 SIZES = ("tiny", "full")
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+DTYPE_ALIASES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 InputBuilder = Callable[[Mapping[str, Any], Mapping[str, int], InputDraw], dict[str, Any]]
 
@@ -53,3 +56,11 @@ class SubjectSpec:
         index = SIZES.index(size)
         config = {**self.same, **{key: pair[index] for key, pair in self.sizes.items()}}
         return SizeSpec(config, {key: pair[index] for key, pair in self.extent.items()}, self.sources[index])
+
+
+def dtype_name(text: str) -> str:
+    """torch's name of a dtype, also for `bf16`. Raises MisuseError for any other name."""
+    name = DTYPE_ALIASES.get(text, text)
+    if name not in DTYPES:
+        raise MisuseError(f"unknown dtype '{text}'; use one of: {', '.join(DTYPES)}")
+    return name

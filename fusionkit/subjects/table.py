@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fusionkit.errors import near_names
 from fusionkit.subjects.diffusion_models import DIFFUSION_MODELS
 from fusionkit.subjects.language_models import LANGUAGE_MODELS
 from fusionkit.subjects.spec import SubjectSpec
 
 SUBJECTS: Mapping[str, SubjectSpec] = {spec.name: spec for spec in (*DIFFUSION_MODELS, *LANGUAGE_MODELS)}
+
+
+def unknown_subject(name: str) -> str:
+    """One line on a name that the table lacks."""
+    return (
+        f"unknown subject '{name}'; {near_names(name, sorted(SUBJECTS))}; or your own model as module:factory"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -11,6 +12,7 @@ from fusionkit.match.explanation.causes import Cause
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.rows import AlignedRow
 from fusionkit.templates import render
+from fusionkit.visible import with_readings
 from fusionkit.widgets.call_fields import call_html, differing_fields
 from fusionkit.widgets.drawing import DIFFERS, graph_svg, site_nodes
 from fusionkit.widgets.listings import diff_block
@@ -62,7 +64,11 @@ def site_html(pattern: str, site: SiteExplanation, edit: EditMarkup = diff_block
 
 def cause_cards(causes: Sequence[Cause], edit: EditMarkup = diff_block) -> str:
     """One table per cause, numbered as in the rows; `edit` renders the lines to remove and to add as HTML."""
-    return render(TEMPLATE, "cards", causes, lambda lines: Markup(edit(lines)))
+    read = [
+        replace(cause, expected=with_readings(cause.expected), actual=with_readings(cause.actual))
+        for cause in causes
+    ]
+    return render(TEMPLATE, "cards", read, lambda lines: Markup(edit(lines)))
 
 
 def rows_html(site: SiteExplanation) -> str:

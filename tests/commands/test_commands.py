@@ -213,6 +213,38 @@ def test_doctor(capsys):
     assert run(capsys, "doctor", "--target", "npu")[0] == 2
 
 
+PATTERN = """import torch
+from fusionkit.patterns import PatternBase
+
+
+class MyGeluPattern(PatternBase):
+    name = staticmethod(lambda: "MyGeluPattern")
+    inputs = staticmethod(lambda: [torch.empty(2, 8, dtype=torch.bfloat16, device="meta")])
+    pattern = staticmethod(lambda x: torch.nn.functional.gelu(x, approximate="tanh"))
+    replacement = staticmethod(lambda x: torch.ops.npu.npu_gelu(x, approximate="tanh"))
+
+
+MyGeluPatternGroup = [MyGeluPattern]
+"""
+
+
+@pytest.mark.parametrize("option", ["--pattern", "--patterns", "--pattern-file"])
+def test_one_option_names_patterns_and_pattern_files(capsys, tmp_path, option):
+    file = tmp_path / "my_gelu_pattern.py"
+    file.write_text(PATTERN)
+    own = run(capsys, "hits", SUBJECT, option, str(file), "--json")[1]
+    assert list(json.loads(own)["patterns"]) == ["gelu"]
+    both = run(capsys, "hits", SUBJECT, option, f"{file},rms_norm", option, "gelu", "--json")[1]
+    patterns = json.loads(both)["patterns"]
+    assert list(patterns) == ["gelu", "rms_norm"]
+    assert {site["variant"] for site in patterns["gelu"]["sites"]} <= {"MyGeluPattern"}
+
+
+@pytest.mark.parametrize("alias", ["bf16", "bfloat16"])
+def test_a_dtype_goes_by_its_short_name_too(capsys, alias):
+    assert json.loads(run(capsys, "hits", SUBJECT, "--dtype", alias, "--json")[1])["dtype"] == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -257,6 +289,50 @@ def test_kernels(capsys, tmp_path):
     assert run(capsys, *hit)[0] == 1  # nothing to compare with
     assert run(capsys, "kernels", "copies", str(fused))[0] == 1
     assert run(capsys, "kernels", "copies", str(fused), "--baseline", str(eager))[0] == 0
+
+
+def test_kernels_of_the_kits_own_cpu_profiles_have_counts_and_no_durations(capsys, tmp_path):
+    row = "0,{0},{1},CPU,{2},{2}.5,0\n"
+    eager = [
+        ("aten::rsqrt", "Rsqrt"),
+        ("aten::add", "Add"),
+        ("aten::add", "Add"),
+        ("aten::copy_", "ViewCopy"),
+    ]
+    fused = [("npu::npu_rms_norm", "RmsNorm"), ("aten::copy_", "ViewCopy")]
+    paths = []
+    for name, kernels in (("eager.csv", eager), ("fused.csv", fused)):
+        paths.append(str(tmp_path / name))
+        rows = [row.format(*kernel, start) for start, kernel in enumerate(kernels, 1)]
+        (tmp_path / name).write_text(HEAD + "".join(rows))
+    note = "note: measured on CPU: kernel counts are valid, durations are not NPU times"
+    assert run(capsys, "kernels", "load", paths[0])[1].splitlines() == [
+        "      2  Add", "      1  Rsqrt", "      1  ViewCopy", "4 rows, 0 unreadable rows", note,
+    ]  # fmt: skip
+    assert run(capsys, "kernels", "diff", *paths)[1].splitlines() == [
+        "     2 -> 0            -2  aten::add",
+        "     1 -> 0            -1  aten::rsqrt",
+        "     0 -> 1            +1  npu::npu_rms_norm",
+        "     1 -> 1            +0  aten::copy_",
+        "4 kernels -> 2 kernels",
+        "vanished: aten::add, aten::rsqrt; new: npu::npu_rms_norm",
+        note,
+    ]
+    out = run(capsys, "kernels", "copies", paths[1], "--baseline", paths[0])[1]
+    assert " us" not in out
+    assert "     1  npu::npu_rms_norm -> ViewCopy -> " in out
+    assert note in out
+
+
+def test_kernels_of_an_npu_have_durations(capsys, tmp_path):
+    eager, fused = tmp_path / "eager.csv", tmp_path / "fused.csv"
+    eager.write_text(HEAD + ROWS)
+    fused.write_text(HEAD + FUSED)
+    out = run(capsys, "kernels", "diff", str(eager), str(fused))[1]
+    assert "     1 -> 0                -2.00 us  Add" in out
+    assert "4.00 us -> 3.00 us" in out
+    assert "note:" not in out
+    assert "2.00 us  Add" in run(capsys, "kernels", "load", str(eager))[1]
 
 
 def test_capture_of_training_graphs(capsys, tmp_path):

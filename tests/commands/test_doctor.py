@@ -18,11 +18,11 @@ from tiny_wheels import RELEASE, TAG
 
 import fusionkit.npu.doctor
 from fusionkit.cli import main
+from fusionkit.config import TARGETS
 from fusionkit.errors import MisuseError
 from fusionkit.npu.doctor import TargetState, target_states
 from fusionkit.npu.dry.cache import is_set_up
 from fusionkit.npu.dry.wheel import check_platform
-from fusionkit.npu.target import TARGETS
 
 NO_INDEX = {
     "PIP_INDEX_URL": "http://127.0.0.1:9/simple",

@@ -125,16 +125,22 @@ def two_of_one_number(investigation: Any) -> dict[str, Any]:
     return {}
 
 
+def unknown_pattern(investigation: Any) -> dict[str, Any]:
+    investigation.add("02_b", parameters=f"{PARAMETERS}\npatterns: list[str] = []")
+    return {"overrides": ["patterns=[rms_nrom]"]}
+
+
 CASES: list[tuple[Callable[[Any], dict[str, Any]], str]] = [
     (lambda i: {"overrides": ["subjct=flux"]}, "did you mean subject"),
     (lambda i: {"overrides": ["expected_sites.rms_nrm=1"]}, "did you mean rms_norm"),
     (lambda i: {"overrides": ["expected_sites.rms_norm=many"]}, "takes dict[str, int | None]"),
-    (lambda i: {"overrides": ["subject=fluxx"]}, "unknown subject 'fluxx'; did you mean flux"),
+    (unknown_pattern, "-P patterns=[rms_nrom]: unknown pattern 'rms_nrom'; did you mean 'rms_norm'?"),
+    (lambda i: {"overrides": ["subject=fluxx"]}, "unknown subject 'fluxx'; did you mean 'flux'"),
     (lambda i: {"overrides": ["pattern_file=none.py"]}, "none.py (No such file or directory)"),
     (syntax_error, "bad.py line 1: invalid syntax"),
     (unreadable_yaml, "line 1"),
-    (lambda i: {"notebooks": ["09"]}, "--notebooks 09: no such notebook; there are 01_a"),
-    (lambda i: {"notebooks": ["01_b"]}, "did you mean 01_a"),
+    (lambda i: {"notebooks": ["09"]}, "--notebooks 09: no such notebook; known: 01_a"),
+    (lambda i: {"notebooks": ["01_b"]}, "did you mean '01_a'"),
     (no_notebooks_dir, "no such folder of notebooks"),
     (broken_notebook, "02_b.ipynb: not a notebook"),
     (two_of_one_number, "two notebooks numbered 01"),

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import fusionkit.npu
+from fusionkit.config import TARGETS
 from fusionkit.errors import MisuseError
 from fusionkit.npu import facade as facade_module
 from fusionkit.npu.facade import FACADE_OPS, TorchNpu, standing_in, torch_npu_module
 from fusionkit.npu.target import (
     DEVICES,
-    TARGETS,
     current_device,
     current_facade,
     current_target,

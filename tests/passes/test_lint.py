@@ -289,6 +289,51 @@ def test_equal_variants_on_other_dtypes_are_the_product_of_a_factory(tmp_path):
     assert lint(tmp_path, two(inputs=half)).findings == ()
 
 
+def test_a_class_without_scalars_is_linted(tmp_path):
+    parts = {"top": "class PatternBase: pass", "pattern": "return torch.sigmoid(x) + 1e-06"}
+    text = TEXT.format(**WHOLE | parts)
+    path = tmp_path / "trial_pattern.py"
+    path.write_text(text.replace("    @staticmethod\n    def scalars():\n        return {}\n\n", ""))
+    assert "scalars" not in path.read_text()
+    assert [item.rule for item in lint_pattern_file(path).findings] == ["unused_argument"]
+
+
+SLICED = "torch.sigmoid(x[:, :a] * w[:a])"
+
+
+@pytest.mark.parametrize(
+    ("search", "what"),
+    [
+        (SLICED, []),
+        (f"{SLICED} * x[:, a:]", []),  # no other bound fits the inputs
+        (f"{SLICED} + 8", ["stand-in 8 of a is a literal of the trace too"]),
+        ("torch.sigmoid(x.view(-1, a) * w[:a])", []),
+    ],
+)
+def test_an_int_stand_in_may_be_a_slice_bound_or_a_size(tmp_path, search, what):
+    parts = {"scalars": '{"a": 8}', "arguments": "x, w, a=8", "pattern": f"return {search}"}
+    parts["replacement"] = parts["pattern"]
+    assert [item.what for item in lint(tmp_path, parts).findings] == [
+        f"TrialPattern: {each}" for each in what
+    ]
+
+
+@pytest.mark.parametrize("value", ["[1]", "'1'", "None", "float('nan')", "torch.ones(2)"])
+def test_a_stand_in_that_is_no_number_is_one_finding(tmp_path, value):
+    parts = TWO | {"scalars": f'{{"a": {value}, "b": 2.0}}'}
+    (found,) = lint(tmp_path, parts | {"replacement": parts["pattern"]}).findings
+    assert found.rule == "not_registrable"
+    assert "scalars() must map names to numbers" in found.what
+
+
+def test_int_stand_ins_that_differ_make_no_other_pattern(tmp_path):
+    parts = {
+        "scalars": '{"a": 4}', "arguments": "x, w, a=8", "pattern": f"return {SLICED}", "replacement": f"return {SLICED}",
+    }  # fmt: skip
+    (found,) = lint(tmp_path, parts | two(scalars="lambda: {'a': 6}")).findings
+    assert (found.rule, found.severity) == ("duplicate", "warning")
+
+
 def test_file_and_group_names_are_held_against_each_other(tmp_path):
     told = [item.what for item in lint(tmp_path, {}, "llama_norm.py").findings]
     assert told == [

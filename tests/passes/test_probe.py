@@ -150,6 +150,36 @@ def test_the_pattern_is_traced_with_the_backends_own_decompositions():
     assert "aten.sigmoid" not in levels[0]
 
 
+def raises(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("backend", "what"),
+    [
+        (lambda module, inputs: raises(ValueError("no lowering\nfor this")), "ValueError: no lowering at "),
+        (lambda module, inputs: raises(SystemExit(3)), "SystemExit: 3 at "),
+        (lambda module, inputs: raises(AssertionError()), "AssertionError at "),
+        (lambda module: module, "TypeError: .* takes 1 positional argument but 2 were given"),
+        (lambda module, inputs: None, "AssertionError: compiler_fn did not return callable"),
+        (
+            lambda module, inputs: lambda *_: raises(RuntimeError("device lost")),
+            "RuntimeError: device lost at ",
+        ),
+        (aot_autograd(fw_compiler=lambda graph, _: raises(KeyError("x"))), "KeyError: 'x' at "),
+    ],
+    ids=["error", "exit", "no text", "arguments", "no callable", "when run", "inner compiler"],
+)
+def test_an_error_of_a_foreign_backend_is_one_line(backend, what):
+    start = r"backend '.*': compiling and running the model with it raised "
+    with pytest.raises(MisuseError, match=f"^{start}{what}") as caught:
+        probe(subject(), "gelu", backend=backend)
+    assert str(caught.value).count("\n") == 0
+    if what.endswith(" at "):
+        assert f"{__file__}:" in str(caught.value)
+    assert "fusionkit/passes" not in str(caught.value)
+
+
 def test_a_backend_without_aot_is_told_rather_than_counted_as_0():
     report = probe(subject(), "gelu", backend=without_aot)
     assert report.verdict is Verdict.INCONCLUSIVE
@@ -267,6 +297,10 @@ class TestCommand:
         assert main(["probe", "probe_models:build", "--pattern", "gelu", "--backend", backend]) == 2
         assert told in capsys.readouterr().err
 
-    def test_a_capsule_is_2(self, capsys):
-        assert main(["probe", "x.json", "--pattern", "gelu"]) == 2
+    @pytest.mark.parametrize(
+        "words", ["probe {} --pattern gelu", "numeric {}", "capture {} --out other.json"]
+    )
+    def test_a_capsule_is_2(self, capsys, tmp_path, words):
+        (tmp_path / "x.json").write_text("{}")
+        assert main(words.format(tmp_path / "x.json").split()) == 2
         assert "a capsule is not compiled" in capsys.readouterr().err

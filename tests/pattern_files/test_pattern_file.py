@@ -101,3 +101,63 @@ def test_a_relative_path_keeps_the_line(tmp_path, monkeypatch):
     Path("odd_pattern.py").write_text("\nimport no_such_module\n", "utf-8")
     with pytest.raises(MisuseError, match=r"^odd_pattern\.py line 2: ModuleNotFoundError"):
         read_pattern_file(Path("odd_pattern.py"))
+
+
+BESIDE = GOOD.replace("import torch\n", "import torch\nfrom {module} import EPS\n", 1).replace(
+    "1e-6)[0]", "EPS)[0]"
+)
+
+
+class TestModulesBesideTheFile:
+    """They are found by their plain names, whatever the working folder is."""
+
+    @pytest.fixture(autouse=True)
+    def elsewhere(self, tmp_path_factory, monkeypatch):
+        monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        modules, path = dict(sys.modules), list(sys.path)
+        yield
+        assert sys.path == path
+        for name in sys.modules.keys() - modules.keys():
+            del sys.modules[name]
+
+    @staticmethod
+    def eps(path):
+        (pattern,) = read_pattern_file(path).patterns
+        return pattern.replacement.__globals__["EPS"]
+
+    @pytest.mark.parametrize("file", ["norm_constants.py", "norm_constants/__init__.py"])
+    @pytest.mark.parametrize("module", ["norm_constants", ".norm_constants"])
+    def test_a_module_or_a_package(self, write, tmp_path, file, module):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("EPS = 1e-5\n")
+        assert self.eps(write(BESIDE.replace("{module}", module))) == 1e-5
+
+    @pytest.mark.parametrize("module", ["norms.constants", ".norms.constants"])
+    def test_a_module_of_a_package(self, write, tmp_path, module):
+        (tmp_path / "norms").mkdir()
+        (tmp_path / "norms" / "__init__.py").write_text("from .constants import EPS\n")
+        (tmp_path / "norms" / "constants.py").write_text("EPS = 1e-5\n")
+        assert self.eps(write(BESIDE.replace("{module}", module))) == 1e-5
+
+    def test_two_files_with_a_module_of_one_name_get_their_own(self, tmp_path):
+        for eps in ("1e-05", "1e-06"):
+            (tmp_path / eps).mkdir()
+            (tmp_path / eps / "norm_constants.py").write_text(f"EPS = {eps}\n")
+            (tmp_path / eps / "my_norm_pattern.py").write_text(BESIDE.replace("{module}", "norm_constants"))
+        paths = [tmp_path / eps / "my_norm_pattern.py" for eps in ("1e-05", "1e-06", "1e-05")]
+        assert [self.eps(path) for path in paths] == [1e-05, 1e-06, 1e-05]
+        assert sys.modules["norm_constants"].EPS == 1e-05
+
+    def test_a_module_that_registers_ops_is_executed_once(self, write, tmp_path):
+        (tmp_path / "norm_constants.py").write_text(
+            "import builtins\nEPS = builtins.norm_runs = 1 + getattr(builtins, 'norm_runs', 0)\n"
+        )
+        path = write(BESIDE.replace("{module}", "norm_constants"))
+        assert [self.eps(path), self.eps(path)] == [1, 1]
+
+    def test_an_imported_standard_module_is_not_replaced(self, write, tmp_path):
+        import json
+
+        (tmp_path / "json.py").write_text("raise RuntimeError('not this one')\n")
+        read_pattern_file(write(GOOD.replace("import torch\n", "import json\nimport torch\n", 1)))
+        assert sys.modules["json"] is json

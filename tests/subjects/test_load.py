@@ -153,10 +153,22 @@ def test_a_callable_is_a_factory() -> None:
 
 def test_unknown_names_are_refused() -> None:
     message = refusal("flx")
-    for part in ("'flx'", "did you mean 'flux'", "known: deepseek-v3, flux, flux2", "module:factory"):
+    for part in ("'flx'", "did you mean 'flux'", "module:factory"):
         assert part in message
-    assert "did you mean" not in refusal("zzzz")
+    message = refusal("zzzz")
+    assert "did you mean" not in message
+    assert "known: deepseek-v3, flux, flux2" in message
     assert "use one of: tiny, full" in refusal("flux", size="small")
+    assert "use one of: bfloat16, float16" in refusal("flux", dtype="bf61")
+
+
+@pytest.mark.parametrize(("alias", "dtype"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")])
+def test_a_dtype_goes_by_its_short_name(alias: str, dtype: str) -> None:
+    def build(size: str, given: torch.dtype) -> Subject:
+        return Subject(nn.Identity(), (torch.ones(1, dtype=given),))
+
+    subject = load_subject(build, dtype=alias)
+    assert (subject.dtype, subject.inputs[0].dtype) == (dtype, getattr(torch, dtype))
     assert "use one of: bfloat16" in refusal("flux", dtype="int8")
 
 

@@ -1,24 +1,17 @@
 """Prefix isolation: counting the matches of ever longer prefixes of a pattern in the real graph.
 
-A prefix is the pattern's own function, stopped after one op. torch traces it again at every site, as it does with
-the whole pattern, so sizes and dims stay right. It returns the last op's result and every value that the rest of the
+A prefix returns the last op's result and every value that the rest of the
 pattern uses: torch's matcher allows users outside the pattern for outputs only.
 """
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.fx
 from torch._inductor.pattern_matcher import Match, PatternMatcherPass
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.foreign import keep_composites
@@ -27,15 +20,13 @@ from fusionkit.capture.sources import source_line
 from fusionkit.config import select_patterns
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
+from fusionkit.match.explanation.prefixes import Decompositions, Prefixes, cone
 from fusionkit.match.explanation.rows import call_text
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.matching import device_of
-from fusionkit.match.ops import operands, packet
 from fusionkit.passes.registering import (
     PatternClass,
     UnmatchableError,
-    example_inputs,
-    fake_like,
     register_pattern,
 )
 from fusionkit.passes.registry import enabled_groups
@@ -87,129 +78,25 @@ def isolate(
     trace: TraceFunction,
     device: str,
     sites: int | None = None,
+    decompositions: Decompositions | None = None,
 ) -> Isolation:
-    """Count the hits of every prefix of a variant, shortest first, in copies of `graphs`."""
+    """Count the hits of every prefix of a variant, shortest first, in copies of `graphs`.
+
+    `decompositions`: the table of `trace`.
+    """
     levels = []
-    called = _called(variant)
-    for position, node in enumerate(called):
-        inside = _cone(node)
-        used = [i for i, one in enumerate(called) if one in inside and not inside.issuperset(one.users)]
-        scalars = _scalars(inside, variant)
-        places = zip(variant.arguments, variant.placeholders, strict=True)
-        names = [name for name, place in places if place in inside or name in scalars]
-        prefix = _prefix(variant, [position, *(p for p in used if p != position)], names)
+    prefixes = Prefixes(variant, trace, device, decompositions or {})
+    for node in prefixes.calls:
+        inside = cone(node)
+        used = [one for one in prefixes.calls if one in inside - {node} and not inside.issuperset(one.users)]
         note, hits = "", 0
         try:
-            hits = _count(graphs, prefix, trace, device)
+            hits = _count(graphs, prefixes.up_to(node, used), trace, device)
         except UnmatchableError as error:
             note = str(error)
         calls = sum(1 for item in inside if item.op == "call_function")
         levels.append(Level(node.name, call_text(node), source_line(node), calls, hits, note))
     return Isolation(variant.name, tuple(levels), sites)
-
-
-def _called(variant: Variant) -> list[torch.fx.Node]:
-    """The calls that pass the dispatcher, in order: all but getitem."""
-    return [node for node in variant.calls if packet(node) != "operator.getitem"]
-
-
-def _scalars(inside: set[torch.fx.Node], variant: Variant) -> set[str]:
-    """The scalar arguments whose stand-ins are arguments of these nodes."""
-    values = [value for node in inside for value in operands(node).values() if isinstance(value, int | float)]
-    return {name for name, stand_in in variant.scalars.items() if stand_in in values}
-
-
-def _cone(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """The node and everything that it depends on."""
-    cone, front = {node}, [node]
-    while front:
-        for operand in front.pop().all_input_nodes:
-            if operand not in cone:
-                cone.add(operand)
-                front.append(operand)
-    return cone
-
-
-class _StoppedError(RuntimeError):
-    """Ends a pattern's function after the wanted op."""
-
-
-class _Stop(TorchDispatchMode):
-    """Runs the ops up to position `last` among `kept`, the calls of the trace, then raises _StoppedError.
-
-    An op at a position outside `needed` is not run, since its arguments may be examples whose sizes do not fit the
-    site: it returns an empty tensor of the example's size.
-    """
-
-    def __init__(self, last: int, kept: Sequence[torch.fx.Node], needed: frozenset[int], device: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._left = list(enumerate(kept[: last + 1]))
-        self._needed = needed
-        self._device = device
-        self.values: list[Any] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kept = self._left[0] if self._left and func is self._left[0][1].target else None
-        if kept is not None and kept[0] not in self._needed:
-            result = tree_map(self._empty, kept[1].meta["val"])
-        else:
-            result = func(*args, **(kwargs or {}))
-        if kept is not None:
-            self._left.pop(0)
-            self.values.append(result[0] if isinstance(result, tuple | list) else result)
-            if not self._left:
-                raise _StoppedError
-        return result
-
-    def _empty(self, value: Any) -> Any:
-        return fake_like(value, self._device) if isinstance(value, torch.Tensor) else value
-
-
-def _prefix(variant: Variant, positions: Sequence[int], names: Sequence[str]) -> PatternClass:
-    """The variant cut after the op at the first of `positions`; it returns the results of all of them.
-
-    `names`: the arguments that this prefix uses.
-    """
-    original = variant.pattern
-    tensors = [name for name in variant.arguments if name not in variant.scalars]
-    examples = dict(zip(tensors, example_inputs(original), strict=True))
-    kept = _called(variant)
-    inside = _cone(kept[positions[0]])
-    needed = frozenset(index for index, node in enumerate(kept) if node in inside)
-
-    def search(*given: Any) -> Any:
-        device = next((str(item.device) for item in given if isinstance(item, torch.Tensor)), "cpu")
-        others = {name: fake_like(tensor, device) for name, tensor in examples.items() if name not in names}
-        values = {**others, **variant.scalars, **dict(zip(names, given, strict=True))}
-        stopping = _Stop(positions[0], kept, needed, device)
-        with stopping as stop, contextlib.suppress(_StoppedError):
-            original.pattern(*(values[name] for name in variant.arguments))
-        return [stop.values[position] for position in positions]
-
-    function = _with_arguments(search, names)
-
-    class Prefix(original):  # type: ignore[misc, valid-type]
-        name = staticmethod(lambda: f"{variant.name}[:{positions[0] + 1}]")
-        inputs = staticmethod(lambda: [examples[name] for name in names if name in examples])
-        scalars = staticmethod(lambda: {k: v for k, v in variant.scalars.items() if k in names})
-        pattern = staticmethod(function)
-        replacement = staticmethod(function)
-
-    return Prefix
-
-
-def _with_arguments(function: Any, names: Sequence[str]) -> Any:
-    """The function with named arguments, as the matcher reads them from the signature."""
-
-    def named(*given: Any) -> Any:
-        return function(*given)
-
-    named.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
-    return named
 
 
 def _count(graphs: Sequence[CapturedGraph], pattern: PatternClass, trace: TraceFunction, device: str) -> int:
@@ -248,11 +135,12 @@ def isolate_capture(
     path = Path(pattern) if str(pattern).endswith(".py") else None
     groups = trial_groups(path) if path is not None else enabled_groups(select_patterns((str(pattern),)))
     keep_composites(node for graph in capture.graphs for node in graph.nodes)
-    trace = make_tracer(decomposition_table(capture.decompositions), sources=True)
+    table = decomposition_table(capture.decompositions)
+    trace = make_tracer(table, sources=True)
     device = device_of(graphs)
     sites = {name: count.expected for name, count in capture.counts.items()}
     isolations = [
-        isolate(graphs, Variant(item, trace, device), trace, device, sites.get(name))
+        isolate(graphs, Variant(item, trace, device), trace, device, sites.get(name), table)
         for name, group in groups.items()
         for item in group
     ]
