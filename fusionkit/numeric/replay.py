@@ -12,7 +12,7 @@ single row fails about one of twenty comparisons; with 32 rows none of 200.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -104,10 +104,8 @@ def replay_site(
     activations: Sequence[int] | None = None,
     tolerance: Tolerance | None = None,
     name: str = "site",
-    names: Sequence[str] | None = None,
     search: Search | None = None,
-    train: bool = False,
-    literals: Collection[int] = (),
+    **searching: Any,
 ) -> SiteReplay:
     """Call both implementations as `fn(*inputs)` in each regime and compare them with `compare_outputs`.
 
@@ -117,7 +115,7 @@ def replay_site(
     all floating tensors where none has; the others (gains, cos and sin, scale and shift, where the caller
     leaves them out) keep their values. dtype_gate: dtype whose ulp is the unit, default each output's own.
     The reference is `run_float64(original)`. Same seed, same result. Gradients are off. Then a counterexample search
-    draws every argument (`names`, `train`, `literals`: as there); `search`: that of an equal site, taken over.
+    draws every argument; `searching`: its names, train and literals; `search`: that of an equal site, taken over.
 
     A replacement that raises, or either side writing to an input, is FAIL; an original that raises is
     INCONCLUSIVE. Raises MisuseError for an index that is no floating tensor of `inputs`.
@@ -135,16 +133,7 @@ def replay_site(
             known = _original_ulps(compare, runs)
     regimes = (_judge(compare, _run(original, replacement, [inputs]), "own", None, known), *drawn)
     if search is None and all(regime.comparison is not None for regime in regimes):
-        search = search_counterexample(
-            original,
-            replacement,
-            inputs,
-            seed=seed,
-            names=names,
-            compare=compare,
-            train=train,
-            literals=literals,
-        )
+        search = search_counterexample(original, replacement, inputs, seed=seed, compare=compare, **searching)
     verdict, reason = _overall(regimes, search)
     gate = None if dtype_gate is None else str(dtype_gate)
     return SiteReplay(name, verdict, reason, seed, chosen, gate, regimes, search)

@@ -56,6 +56,17 @@ def random_like(tensor: torch.Tensor, mean_square: float, generator: torch.Gener
     return drawn
 
 
+def example_like(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A CPU tensor of its shape, strides and dtype: normal values; vectors are gains; whole numbers are zeros, bools drawn."""
+    empty = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    if like.dtype is torch.bool:
+        return empty.copy_(torch.rand(like.shape, generator=generator) < 0.5)
+    if not (like.is_floating_point() or like.is_complex()):
+        return empty.zero_()
+    values = random_like(empty, 1.0, generator)
+    return as_gains(values.float(), generator).to(like.dtype) if like.dim() == 1 else values
+
+
 def as_gains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Normal `values` (float32) as gains: of random sign, with a magnitude of 1 to 2, away from 0 and 1."""
     sign = torch.where(torch.rand(values.shape, generator=generator) < 0.5, -1.0, 1.0)

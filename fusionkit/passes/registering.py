@@ -12,7 +12,7 @@ from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherP
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS, FusionKitError, MisuseError
-from fusionkit.numeric.samples import as_gains
+from fusionkit.numeric.samples import example_like
 from fusionkit.passes.tracing import (
     TraceFunction,
     form_of,
@@ -285,19 +285,6 @@ def fake_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def real_inputs(pattern: PatternClass, seed: int) -> list[torch.Tensor]:
-    """Random CPU tensors of the shapes and dtypes of `inputs()`.
-
-    Vectors are gains of both signs, away from 0 and 1; bools are drawn too. Whole numbers are zeros, which may be indices.
-    """
+    """Random CPU tensors of the shapes and dtypes of `inputs()`, as `example_like` draws them."""
     generator = torch.Generator().manual_seed(seed)
-    return [_drawn(tensor, generator) for tensor in example_inputs(pattern)]
-
-
-def _drawn(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    shape = tuple(like.shape)
-    if like.dtype is torch.bool:
-        return torch.rand(shape, generator=generator) < 0.5
-    if not (like.is_floating_point() or like.is_complex()):
-        return torch.zeros(shape, dtype=like.dtype)
-    values = torch.randn(shape, generator=generator)
-    return (as_gains(values, generator) if like.dim() == 1 else values).to(like.dtype)
+    return [example_like(tensor, generator) for tensor in example_inputs(pattern)]

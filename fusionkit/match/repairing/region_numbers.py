@@ -13,7 +13,7 @@ from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.repairing.region import Region, is_number
 from fusionkit.numeric.layouts import size_literals
 from fusionkit.numeric.replay import SiteReplay, replay_site
-from fusionkit.numeric.samples import as_gains, random_like
+from fusionkit.numeric.samples import example_like
 
 _CLOSE = 0.05  # a relative error well above the rounding of one computation in bfloat16
 
@@ -106,13 +106,7 @@ def _draw(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         raise MisuseError(
             f"a size of {list(value.shape)} is symbolic; capture with fixed sizes to run the site"
         )
-    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-    if value.dtype is torch.bool:
-        return like.copy_(torch.rand(value.shape, generator=generator) < 0.5)
-    if not value.is_floating_point():
-        return like.zero_()
-    drawn = random_like(like, 1.0, generator)
-    return as_gains(drawn.float(), generator).to(value.dtype) if value.dim() == 1 else drawn
+    return example_like(value, generator)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
