@@ -19,7 +19,7 @@ from fusionkit.errors import FusionKitError, RunBrokenError
 from fusionkit.evidence.folder import check_folder, drop_previous, previous_dir, run_folder
 from fusionkit.evidence.html import notebook_html
 from fusionkit.evidence.manifest import NotebookRun, hash_outputs, now
-from fusionkit.evidence.phase_records import phase_path
+from fusionkit.evidence.phase_records import compared_nothing, phase_path
 from fusionkit.execution.ledger import Ledger, open_ledger
 from fusionkit.execution.limits import Limits
 from fusionkit.execution.plan import Plan, Step, make_plan
@@ -43,13 +43,17 @@ NOTEBOOK_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class PhaseOutcome:
-    """One notebook of a run: `verdict` is None if it wrote no phase; `kept`: result of an earlier run."""
+    """One notebook of a run: `verdict` is None if it wrote no phase; `kept`: result of an earlier run.
+
+    `compared_nothing`: it has no gate, or nothing to judge on a target that could.
+    """
 
     notebook: str
     verdict: Verdict | None
     reason: str
     gates: int
     kept: bool
+    compared_nothing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ class RunResult(Result, schema=SCHEMA, also=("exit_code",), without=("strict",))
 
     @property
     def exit_code(self) -> int:
-        """0; 1 if a gate failed, a phase has no gate, no phase passes or, if strict, one is INCONCLUSIVE."""
-        nothing_compared = any(phase.gates == 0 for phase in self.phases)
+        """0; 1 if a gate failed, a phase compared nothing, no phase passes or, if strict, one is INCONCLUSIVE."""
+        nothing_compared = any(phase.compared_nothing for phase in self.phases)
         none_passes = not any(phase.verdict is Verdict.PASS for phase in self.phases)
         failed = self.stopped_at is not None or none_passes or nothing_compared
         return int(failed or (self.strict and bool(self.inconclusive)))
@@ -223,9 +227,10 @@ def _run_step(
 def _outcome(run_dir: Path, step: Step, *, kept: bool) -> PhaseOutcome:
     path = phase_path(run_dir, step.number)
     if not path.is_file():
-        return PhaseOutcome(step.name, None, f"left no {path.parent.name}/{path.name}", 0, kept)
+        return PhaseOutcome(step.name, None, f"left no {path.parent.name}/{path.name}", 0, kept, True)
     phase = read_json(path)
-    return PhaseOutcome(step.name, Verdict(phase["verdict"]), phase["reason"], len(phase["gates"]), kept)
+    verdict, gates = Verdict(phase["verdict"]), len(phase["gates"])
+    return PhaseOutcome(step.name, verdict, phase["reason"], gates, kept, compared_nothing(phase))
 
 
 def _keep_partial_page(partial: Path) -> None:

@@ -31,12 +31,15 @@ def clean_module_path(raw: str) -> str:
 
 def source_line(node: torch.fx.Node) -> str:
     """`file:line` of the innermost frame outside torch itself, or "" where none was recorded."""
-    frames = [(name, line) for name, line, _ in _FRAME.findall(node.meta.get("stack_trace") or "")]
-    if not frames:
-        return ""
+    place = source_place(node)
+    return "" if place is None else f"{short_path(place[0])}:{place[1]}"
+
+
+def source_place(node: torch.fx.Node) -> tuple[str, int] | None:
+    """The path of the file and the line of the innermost frame outside torch itself, None where none was recorded."""
+    frames = [(name, int(line)) for name, line, _ in _FRAME.findall(node.meta.get("stack_trace") or "")]
     outside = [frame for frame in frames if not short_path(frame[0]).startswith("torch/")]
-    name, line = (outside or frames)[-1]
-    return f"{short_path(name)}:{line}"
+    return next(reversed(outside or frames), None)
 
 
 def source_text(node: torch.fx.Node) -> str:

@@ -85,6 +85,8 @@ def _last_line(result: RunResult) -> str:
         passed = sum(bool(phase.verdict) for phase in result.phases)
         word = "PASS" if result.exit_code == 0 else "FAIL" if passed else "NOT SHOWN"
         parts.append(f"{word}: {passed} of {len(result.phases)} phases pass")
+    if empty := [phase.notebook for phase in result.phases if phase.compared_nothing]:
+        parts.append(f"nothing was compared: {', '.join(empty)}")
     if result.inconclusive:
         parts.append(f"INCONCLUSIVE: {', '.join(_named(phase) for phase in result.inconclusive)}")
     return "; ".join([*parts, f"evidence: {result.run_dir}"])

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from fusionkit.encoding import Result
 from fusionkit.verdict import Verdict, combine
 
+# Phase 6 has both gates where the target computes; where it does not, only the first, which says so.
+SITE_NUMBERS, MODEL_NUMBERS = "numbers per site", "whole model in float32"
+
 
 @dataclass(frozen=True, slots=True)
 class Gate(Result):

@@ -15,13 +15,14 @@ from typing import Any
 
 from fusionkit.encoding import Result, decode
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.gates import Gate, phase_reason, phase_verdict
+from fusionkit.evidence.gates import MODEL_NUMBERS, SITE_NUMBERS, Gate, phase_reason, phase_verdict
 from fusionkit.store import read_json, to_json, write_json, write_text
 from fusionkit.verdict import Verdict
 
 SCHEMA = "fusionkit/phase/1"
 RECORD_JSONL = "record.jsonl"
 RECORD_MD = "record.md"
+_NUMBERS = (SITE_NUMBERS, MODEL_NUMBERS)
 _NONE = "none in this phase"
 
 _TIME_KEY = re.compile(
@@ -112,6 +113,15 @@ def write_phase(run_dir: Path | str, record: PhaseRecord) -> Path:
     path = write_json(phase_path(folder, record.phase), _relative(record.to_dict(), folder))
     write_record(folder)
     return path
+
+
+def compared_nothing(phase: Mapping[str, Any]) -> bool:
+    """Whether a phase record has no gate, neither a hit nor a site, or no passing number of a target that computes."""
+    claims = phase["hits"].values()
+    numbers = {gate["name"]: gate["verdict"] for gate in phase["gates"] if gate["name"] in _NUMBERS}
+    without_sites = bool(claims) and not any(claim["hits"] or claim["expected_sites"] for claim in claims)
+    without_numbers = len(numbers) == len(_NUMBERS) and Verdict.PASS not in numbers.values()
+    return not phase["gates"] or without_sites or without_numbers
 
 
 def phase_path(run_dir: Path, phase: int) -> Path:

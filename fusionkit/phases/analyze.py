@@ -13,6 +13,7 @@ import torch.fx
 from fusionkit.capture.capsule import graph_text, write_capsule
 from fusionkit.capture.counted import with_counts
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
+from fusionkit.capture.sources import source_place
 from fusionkit.config import WINDOWS, select_patterns
 from fusionkit.encoding import Result
 from fusionkit.evidence.gates import Gate
@@ -26,7 +27,7 @@ from fusionkit.passes.site_match import SiteMatch
 from fusionkit.phases.second_target import SecondTarget, capture_on, graph_gate, graph_rows
 from fusionkit.phases.study import Study
 from fusionkit.store import write_text
-from fusionkit.subjects.fragments import SourceFragment, source_fragments
+from fusionkit.subjects.fragments import SourceFragment, fragment_around, source_fragments
 from fusionkit.verdict import Verdict
 
 _NONE = "\N{EN DASH}"
@@ -110,9 +111,13 @@ def analyze(study: Study, api_stage: str = "", second_target: str | None = None)
         second = elsewhere.result()
     comparison = _compare(study, compiled, second)
     counted = [name for name, count in study.counts.items() if count.expected]
-    fragments = tuple(item for name in counted for item in source_fragments(study.model, name))
-    matches = {graph.window: _try_all(study, graph) for graph in compiled.session.windows}
+    matches: dict[str, tuple[SiteMatch, ...]] = {}
+    for graph in compiled.session.windows:
+        matches[graph.window] = (*matches.get(graph.window, ()), *_try_all(study, graph))
     graphs = [graph for graph in compiled.session.windows if graph.window == study.window]
+    fragments = tuple(
+        item for name in counted for item in _fragments(study, name, matches.get(study.window, ()), graphs)
+    )
     candidates = tuple(
         _candidate(study, name, matches.get(study.window, ()), graphs) for name in pattern_names()
     )
@@ -150,12 +155,31 @@ def _try_all(study: Study, graph: CapturedGraph) -> tuple[SiteMatch, ...]:
     return matcher.apply(copy_graph_module(graph.module), graph.key.index)
 
 
+def _fragments(
+    study: Study, name: str, matches: Sequence[SiteMatch], graphs: Sequence[CapturedGraph]
+) -> list[SourceFragment]:
+    """The pieces of source of a primitive: those that the counters name, then those of hits where none was counted."""
+    fragments = source_fragments(study.model, name)
+    counted = {module for item in fragments for module in item.modules}
+    nodes = {(graph.key.index, node.name): node for graph in graphs for node in graph.nodes}
+    places: dict[tuple[str, int], list[str]] = {}
+    for match in matches:
+        place = source_place(nodes[match.graph_index, match.anchor])
+        if match.pattern == name and place is not None and not counted.intersection(match.modules):
+            places.setdefault(place, []).append(match.module)
+    around = [
+        fragment_around(study.model, name, *place, tuple(dict.fromkeys(modules)))
+        for place, modules in places.items()
+    ]
+    return [*fragments, *(item for item in around if item is not None)]
+
+
 def _parameter_rows(compiled: Compiled, matches: dict[str, tuple[SiteMatch, ...]]) -> list[dict[str, Any]]:
     """Node kind of every pattern argument in every window: placeholder, get_attr, or computed in the graph."""
     kinds: dict[tuple[str, str], dict[str, str]] = {}
     for graph in compiled.session.windows:
         nodes = {node.name: node for node in graph.nodes}
-        for match in matches[graph.window]:
+        for match in (m for m in matches[graph.window] if m.graph_index == graph.key.index):
             for argument, value in match.arguments.items():
                 kind = _kind(nodes[value["node"]]) if isinstance(value, dict) else f"literal {value:g}"
                 seen = kinds.setdefault((match.pattern, argument), {})
@@ -181,7 +205,8 @@ def _candidate(
     forecast = f"{row.benefit}: {row.reason}"
     if not sites:
         lacking = "independent counter for" if sites is None else "such primitive in"
-        return Candidate(name, sites, "rejected", _NONE, _NONE, _NONE, f"no {lacking} this model")
+        reason = f"no {lacking} this model" + (f"; {len(matched)} matches, not counted" if matched else "")
+        return Candidate(name, sites, "rejected", _NONE, _NONE, _NONE, reason)
     if name not in study.patterns:
         reason = "not among the patterns of this run"
         return Candidate(name, sites, "deferred", _NONE, forecast, _NONE, reason)

@@ -11,7 +11,7 @@ import torch
 
 from fusionkit.capture.capturing import call_model
 from fusionkit.errors import MisuseError
-from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.gates import SITE_NUMBERS, Gate
 from fusionkit.evidence.hits_artifact import claim_hits, from_file, write_hits, write_second_hits
 from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.phase_records import PhaseRecord
@@ -256,7 +256,7 @@ def integrate(
     if dry:
         return replace(result, gates=(*result.gates, *dry[1:]))
     replays = replay_hits(compiled, seed=study.model.seed)
-    gates = (*result.gates, Gate("numbers per site", replays.verdict, replays.reason))
+    gates = (*result.gates, Gate(SITE_NUMBERS, replays.verdict, replays.reason))
     result = replace(result, replays=replays, gates=gates)
     if replays.verdict is Verdict.FAIL:
         return replace(result, benefit="rolled back: the numbers of a replaced site are wrong")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fusionkit.capture.graphs import CapturedGraph
-from fusionkit.evidence.gates import Gate
+from fusionkit.evidence.gates import MODEL_NUMBERS, SITE_NUMBERS, Gate
 from fusionkit.evidence.hits_artifact import second_gate
 from fusionkit.fusions import FUSIONS, sharing
 from fusionkit.match.hits import HitReport
@@ -27,9 +27,7 @@ def dry_gates(why: str) -> tuple[Gate, Gate]:
     """The gates of layers 2 and 3 on a target that computes nothing; `why` is the reason."""
     kernels = f"{why}; give baseline_profile and candidate_profile, two kernel_details.csv of an NPU"
     numbers = f"{why}; phase 4 replays every variant on target cpu, this phase does on cpu and npu"
-    return Gate("kernels", Verdict.INCONCLUSIVE, kernels), Gate(
-        "numbers per site", Verdict.INCONCLUSIVE, numbers
-    )
+    return Gate("kernels", Verdict.INCONCLUSIVE, kernels), Gate(SITE_NUMBERS, Verdict.INCONCLUSIVE, numbers)
 
 
 def hits_gate(report: HitReport, name: str = "hits") -> Gate:
@@ -95,8 +93,8 @@ def model_gate(whole: Sequence[ModelComparison]) -> Gate:
     """Layer 3: the verdict of the whole-model comparison in float32."""
     gated = [item for item in whole if item.dtype == "float32"]
     if not gated:
-        return Gate("whole model in float32", Verdict.INCONCLUSIVE, "no float32 run was made")
-    return Gate("whole model in float32", gated[0].verdict, gated[0].reason)
+        return Gate(MODEL_NUMBERS, Verdict.INCONCLUSIVE, "no float32 run was made")
+    return Gate(MODEL_NUMBERS, gated[0].verdict, gated[0].reason)
 
 
 def forecast_gate(report: HitReport, diff: ProfileDiff, *, on_cpu: bool) -> Gate:

@@ -88,4 +88,7 @@ def reduce_copies(study: Study, profiles: GivenProfiles | None = None) -> CopySt
         missed_sites=missed,
     )
     note = f". {CPU_NOTE}" if study.target == "cpu" and profiles is None else ""
-    return CopyStudy(study, report, (Gate("copies", report.verdict, report.reason + note),))
+    verdict, reason = report.verdict, report.reason
+    if verdict is Verdict.PASS and not any(entry["hits"] for entry in before["hits"].values()):
+        verdict, reason = Verdict.INCONCLUSIVE, f"{reason}; no pattern hit, so no fused graph was compared"
+    return CopyStudy(study, report, (Gate("copies", verdict, reason + note),))

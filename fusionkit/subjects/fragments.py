@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -14,6 +17,8 @@ from fusionkit.subjects.build import Subject
 from fusionkit.subjects.recorder import Occurrence, record
 from fusionkit.subjects.site_counts import counters_for
 from fusionkit.subjects.source_paths import short_path
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,51 @@ def source_fragments(subject: Subject, primitive: str) -> list[SourceFragment]:
     for occurrence in record(subject, rows) if rows else []:
         places.setdefault((occurrence.code, occurrence.line), []).append(occurrence)
     return [_fragment(occurrences) for occurrences in places.values()]
+
+
+def fragment_around(
+    subject: Subject, primitive: str, path: str, line: int, modules: tuple[str, ...]
+) -> SourceFragment | None:
+    """The innermost function around a line of a file that `modules` run; None if the file has no function there."""
+    text = "".join(linecache.getlines(path))
+    innermost = _function_around(text, line)
+    if innermost is None:
+        return None
+    qualname, function = innermost
+    first = min([function.lineno, *(item.lineno for item in function.decorator_list)])
+    body = "".join(text.splitlines(keepends=True)[first - 1 : function.end_lineno])
+    given = function.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    names = [item.arg for item in arguments if item is not None and item.arg != "self"]
+    owner = dict(subject.model.named_modules(remove_duplicate=False)).get(modules[0]) if modules else None
+    return SourceFragment(
+        primitive=primitive,
+        qualname=f"{Path(path).stem}.{qualname}",
+        file=short_path(path),
+        first_line=first,
+        text=body,
+        call_line=line,
+        parameters=(*_own_tensors(owner, body), *(ParameterSource(n, "function_input") for n in names)),
+        modules=modules,
+    )
+
+
+def _function_around(text: str, line: int) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+    """The innermost function of a source text around a line, with its qualified name."""
+    try:
+        scopes: list[tuple[str, ast.AST]] = [("", ast.parse(text))]
+    except SyntaxError:
+        return None
+    innermost = None
+    for prefix, scope in scopes:  # grows while it is read
+        for node in ast.iter_child_nodes(scope):
+            if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
+                continue
+            name = f"{prefix}{getattr(node, 'name', '')}"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                innermost = name, node
+            scopes.append((f"{name}." if isinstance(node, _NAMED) else prefix, node))
+    return innermost
 
 
 def _fragment(occurrences: list[Occurrence]) -> SourceFragment:

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from shared_models import ALL
 from trial_files import write_trial
 
 from fusionkit.errors import MisuseError
+from fusionkit.evidence.phase_records import compared_nothing
 from fusionkit.patterns.swiglu_pattern import SwigluPatternGroup
 from fusionkit.phases.analyze import analyze, path_for
 from fusionkit.phases.create import create
@@ -228,6 +230,34 @@ def test_6_an_asserted_number_that_is_not_met_names_both(llama):
     record = integrate(dataclasses.replace(llama, asserted={"rms_norm": 6})).write()
     assert record.verdict is Verdict.FAIL
     assert "says 6, 5 were found" in record.reason
+
+
+def test_7_no_copies_without_a_hit_are_no_pass(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "commands"))
+    study = open_trial(tmp_path, subject="small_models:without_sites", patterns=[])
+    record = integrate(study).write()
+    assert record.verdict is Verdict.INCONCLUSIVE
+    assert compared_nothing(record.to_dict())
+    (gate,) = reduce_copies(study).gates
+    assert gate.verdict is Verdict.INCONCLUSIVE
+    assert gate.reason.startswith("copies 0 -> 0; no rise; no pattern hit, so no fused graph was compared")
+
+
+def test_1_and_5_pass_on_a_count_of_the_author_alone(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "commands"))
+    study = open_trial(tmp_path, subject="small_models:declared", patterns=[])
+    found = analyze(study)
+    assert {gate.verdict for gate in found.gates} == {Verdict.PASS}, found.gates
+    own, library = sorted(found.fragments, key=lambda item: item.modules)
+    assert (own.qualname, own.modules) == ("small_models.KitNorm.forward", ("0", "2"))
+    assert own.text.startswith("    def forward(self, x):\n")
+    assert own.text.endswith("h.to(x.dtype)\n")
+    assert {(item.name, item.kind) for item in own.parameters} == {
+        ("self.gain", "module_parameter"),
+        ("x", "function_input"),
+    }
+    assert library.modules == ("1",)
+    assert {gate.verdict for gate in debug_mismatch(study).gates} == {Verdict.PASS}
 
 
 def test_7_is_not_run_without_phase_6(tmp_path):
