@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from fusionkit.numeric.counterexample import Counterexample
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, real_inputs, scalars_of
-from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.pattern_files.unit_tests import unit_test_text
 from fusionkit.phases.study import Study
 from fusionkit.store import write_text
@@ -191,8 +191,8 @@ def _write_tests(study: Study) -> list[str]:
     paths = []
     for name in pattern_groups(study.config()):
         trial = study.pattern_file if name == study.trial else None
-        text = unit_test_text(FusionNames(name.lower()), trial, registered=name in pattern_names())
-        path = f"artifacts/tests/test_{name.lower()}_pattern.py"
+        text = unit_test_text(name, trial, registered=name in pattern_names())
+        path = f"artifacts/tests/test_{re.sub(r'[^a-z0-9_]', '_', name.lower())}_pattern.py"
         write_text(study.run_dir / path, text)
         paths.append(path)
     return paths

@@ -165,7 +165,7 @@ def test_4_writes_a_two_layer_test_file_that_passes(llama, run_dir):
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert f"{4 * len(SwigluPatternGroup)} passed" in done.stdout
+    assert f"{10 * len(SwigluPatternGroup)} passed" in done.stdout
 
 
 def test_4_a_unit_miss_is_inconclusive_and_goes_on(tmp_path):
