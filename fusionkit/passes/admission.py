@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.constraints import violations
+from fusionkit.passes.keywords import OmittedKeyword, omitted_keywords
 from fusionkit.passes.registering import PatternClass, argument_names
 from fusionkit.pattern_files.time_limit import own_code
 from fusionkit.subjects.load import UserCode
@@ -35,10 +36,15 @@ class _ConstraintCheck(TorchDispatchMode):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site."""
+    """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site.
+
+    `cause`: the cause type of the explanation. `node`: the graph node that is at fault, "" for the match's last one.
+    """
 
     reason: str
     documented: bool = False
+    cause: str = "extra_check"
+    node: str = ""
 
 
 # The reason for a match that the pattern file's own check refuses.
@@ -48,12 +54,16 @@ OWN_CHECK = "the pattern's own extra_check refuses this site (extra_check)"
 def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     """The reason why the match must not be replaced, or None.
 
-    A class's own static method `extra_check(match) -> bool`, as MindIE-SD's have, runs first. Then the replacement
+    A keyword that the pattern omits must not change the result: torch's matcher takes any value for it.
+    A class's own static method `extra_check(match) -> bool`, as MindIE-SD's have, runs next. Then the replacement
     runs once on the site's fake tensors: every npu op must satisfy its documented constraints, and each output must
     have the shape of the node that it replaces, and its dtype unless every user casts to the new one.
     A constraint that is violated only because an argument is the site's own cast is no documented refusal:
     another variant, which includes the cast, may be allowed there.
     """
+    omitted = next(omitted_keywords(match), None)
+    if omitted is not None:
+        return _keyword_refusal(omitted)
     own_check = getattr(pattern, "extra_check", None)
     if callable(own_check):
         with own_code(f"pattern {pattern.name()}: extra_check"):
@@ -63,7 +73,7 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     arguments = [value.meta.get("val") if isinstance(value, torch.fx.Node) else value for value in bound]
     mode = detect_fake_mode(arguments)
     if mode is None:
-        return Refusal("an operand has no tensor metadata (missing_meta)")
+        return Refusal("an operand has no tensor metadata (missing_meta)", cause="missing_meta")
     try:
         with (
             torch.no_grad(),
@@ -81,6 +91,15 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
         return Refusal(str(error))
     changed = _changed_output(match.output_nodes(), result)
     return None if changed is None else Refusal(changed)
+
+
+def _keyword_refusal(omitted: OmittedKeyword) -> Refusal:
+    node, name, value = omitted
+    reason = (
+        f"{node.name} ({node.target}) has {name}={value}, which the pattern omits: torch's matcher takes any value"
+        " for it (kwargs_structure)"
+    )
+    return Refusal(reason, cause="kwargs_structure", node=node.name)
 
 
 def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:

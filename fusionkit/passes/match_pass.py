@@ -128,6 +128,7 @@ class PatternMatchPass:
                 nodes=tuple(node.name for node in match.nodes),
                 modules=tuple(dict.fromkeys(module_path(node) for node in match.nodes)),
                 arguments=literal_arguments(match, arguments, self._log.operands),
+                cause="" if refusal is None else refusal.cause,
             )
         )
         if refusal is None:

@@ -10,6 +10,7 @@ from fusionkit.match.explanation.align import Alignment, twins
 from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims
 from fusionkit.match.explanation.moves import Node, Step
 from fusionkit.match.ops import describe, is_cast, operands, packet
+from fusionkit.passes.keywords import decisive_keywords
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,11 @@ def _shared(p: Node, g: Node | None, alignment: Alignment) -> Difference:
 
 
 def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[Difference]:
-    """Literal arguments that only one side has, without the graph's extra keywords, which the matcher ignores."""
+    """Literal arguments that only one side has; of the graph's extra keywords those that change the result."""
     ours, theirs = operands(p), operands(g)
     lacking = {label: value for label, value in ours.items() if label not in theirs and not stands_in(value)}
     more = {label: value for label, value in theirs.items() if label not in ours and label not in g.kwargs}
+    more |= decisive_keywords(g, p.kwargs)
     texts = [(label, f"{label}={_short(value)}", "absent", value) for label, value in lacking.items()]
     texts += [(label, f"no {label}", f"{label}={_short(value)}", value) for label, value in more.items()]
     return [

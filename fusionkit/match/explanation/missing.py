@@ -179,10 +179,10 @@ class Explainers:
         """The explanation with the refusal of a match at this site, if any, as its first cause."""
         matches = [m for m in self._matching.of(self._pattern) if m.status == "refused"]
         refused = next((m for m in matches if item.module in (m.module, *m.modules)), None)
-        if refused is None or any(cause.type == "extra_check" for cause in item.causes):
+        if refused is None or any(cause.type == refused.cause for cause in item.causes):
             return item
         expected = "a replacement that fits here"
-        cause = plain_cause("extra_check", expected, str(refused.reason), refused.anchor)
+        cause = plain_cause(refused.cause, expected, str(refused.reason), refused.anchor)
         others = tuple(cause for cause in item.causes if cause.type != "unexplained")
         return dataclasses.replace(item, pattern=refused.variant, causes=(cause, *others))
 

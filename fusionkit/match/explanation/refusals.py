@@ -35,6 +35,8 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
     if answer.stage == "retrace":
         node = _raising_node(variant) or p
         return [Difference("retrace_error", node, g, "a trace at the site's shapes", answer.said)]
+    if answer.refusal is not None and answer.refusal.cause == "kwargs_structure":
+        return []  # the alignment shows it
     if answer.stage == "check":  # the site's cast before the pattern's first op, if any, may be the reason
         refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
         entry = cast_at_entry(alignment)

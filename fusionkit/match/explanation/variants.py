@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.ops import node_pairs
-from fusionkit.passes.admission import refuse_replacement
+from fusionkit.passes.admission import Refusal, refuse_replacement
 from fusionkit.passes.registering import (
     PatternClass,
     UnmatchableError,
@@ -45,12 +45,13 @@ class Answer:
     """The answer of torch's matcher at one node.
 
     `stage`: where it stopped: "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its
-    message, or the reason of the refusal; `match`: the structural match, if any.
+    message, or the reason of the refusal; `match`: the structural match, if any; `refusal`: that of stage "check".
     """
 
     stage: str
     said: str = ""
     match: Match | None = None
+    refusal: Refusal | None = None
 
 
 class Variant:
@@ -71,7 +72,7 @@ class Variant:
         self.graph = self._traced(pattern.pattern)
         self.unmatchable: UnmatchableError | None = None
         self.raised: BaseException | None = None
-        self._refusal: str | None = None
+        self._refusal: Refusal | None = None
         self._checked = False
         self._entry = self._register()
 
@@ -116,7 +117,7 @@ class Variant:
             return Answer("retrace", f"{type(self.raised).__name__}: {words}", match)
         if not self._checked:
             return Answer("literals", "a literal differs at the site's own shapes", match)
-        return Answer("hit" if taken else "check", self._refusal or "", match)
+        return checked_answer(match, None if taken else self._refusal or Refusal(""))
 
     def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
         """The trace at a site's own shapes: nodes of `graph` -> nodes of the new trace.
@@ -169,9 +170,13 @@ class Variant:
 
     def _check(self, pattern: PatternClass, match: Match) -> bool:
         self._checked = True
-        refusal = refuse_replacement(pattern, match)
-        self._refusal = None if refusal is None else refusal.reason
-        return refusal is None
+        self._refusal = refuse_replacement(pattern, match)
+        return self._refusal is None
+
+
+def checked_answer(match: Match, refusal: Refusal | None) -> Answer:
+    """The answer for a match of structure and literals, which the replacement's check refuses or admits."""
+    return Answer("hit", "", match) if refusal is None else Answer("check", refusal.reason, match, refusal)
 
 
 def _words_of(failed: Any) -> str:
