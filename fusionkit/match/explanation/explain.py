@@ -112,7 +112,7 @@ class Explainer:
     def _differences(self, place: Place, answer: Answer) -> list[Difference]:
         variant, alignment = place.variant, place.alignment
         refusals = refused_by_matcher(variant, alignment, answer)
-        if refusals and variant.unmatchable is None:
+        if refusals and variant.unmatchable is None and answer.stage != "dtype":
             return refusals
         around = Surroundings(self._places.present, Calls(variant.scalars.values()).stands_in)
         structural = structural_differences(alignment, around)

@@ -79,7 +79,7 @@ def _row(p: torch.fx.Node | None, g: Any, differences: Sequence[Difference]) -> 
 
 _NO_EDIT = (
     "extra_user", "shared_node", "mutation_region", "missing_meta", "retrace_error", "extra_check",
-    "unused_argument", "parameter_source",
+    "unused_argument", "parameter_source", "cycle", "consumed_earlier", "unsupported_dtype", "graph_break",
 )  # fmt: skip
 
 
