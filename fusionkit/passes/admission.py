@@ -32,6 +32,8 @@ class _RefusedError(FusionKitError):
 class _ConstraintCheck(TorchDispatchMode):
     """Checks every npu:: and kit op call of a replacement against the table of documented constraints."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in ("npu", "fusionkit"):
             broken = violations(func._schema.name.split("::")[1], *args, **(kwargs or {}))

@@ -16,6 +16,7 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.explanation.causes import Cause, plain_cause
 from fusionkit.match.explanation.entry_variants import entry_variants
 from fusionkit.match.explanation.explain import Explainer, SiteExplanation, below
+from fusionkit.match.explanation.graph_breaks import GraphBreaks
 from fusionkit.match.explanation.refusals import NEEDED
 from fusionkit.match.explanation.run_causes import RunCauses, idle_variants, switch_cause, switched_on
 from fusionkit.match.explanation.variants import Variant
@@ -166,7 +167,18 @@ class Explainers:
             graph, ordinal, of = self._graph_with(module), wanted[:index].count(module), wanted.count(module)
             item = self._of(graph).explain(module, ordinal, self._taken(graph), of=of)
             explained.append(self._runs.add(self._with_refusal(item)))
-        return explained
+        return self._cut(explained) if self._matching.capture.breaks else explained
+
+    def _cut(self, explained: Sequence[SiteExplanation]) -> list[SiteExplanation]:
+        """The explanations; of a site that no graph has whole, the next place that a graph break cuts.
+
+        Behind a break the nodes of a module have no longer its path, so that sites are assigned in order.
+        """
+        cut = [item for item in self.unmatched() if any(cause.type == "graph_break" for cause in item.causes)]
+        return [
+            dataclasses.replace(cut.pop(0), module=item.module) if cut and not item.near else item
+            for item in explained
+        ]
 
     def unmatched(self) -> list[SiteExplanation]:
         """One explanation for each unmatched place with most of the pattern's ops, nearest first."""
@@ -200,7 +212,8 @@ class Explainers:
                 if match.graph_index == index and match.status == "hit"
                 for name in match.nodes
             }
-            self._made[index] = Explainer(graph, self.variants, taken)
+            breaks = GraphBreaks(self._matching.graphs, self._matching.capture.breaks)
+            self._made[index] = Explainer(graph, self.variants, taken, breaks)
         return self._made[index]
 
     def _taken(self, graph: CapturedGraph) -> frozenset[str]:

@@ -4,8 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from own_patterns import capture_of, causes, explained, model_of, pattern_of
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 
+from fusionkit.capture.capturing import capture_graphs
+from fusionkit.match.explanation.missing import explain_pattern
 from fusionkit.match.matching import match_groups
+from fusionkit.subjects.build import Subject
+from fusionkit.subjects.site_counts import expected_counts
 
 X = torch.randn(2, 8)
 
@@ -239,3 +244,155 @@ def test_a_later_group_may_read_what_a_replacement_inserted():
     """Near miss: the inserted node is an argument of the match only."""
     report = first_and_second(lambda x: torch.exp(torch.sigmoid(softsign(x))).cos())
     assert [(m.anchor, m.arguments) for m in report.hits.hits] == [("exp", {"x": {"node": "div"}})]
+
+
+LIBRARY = torch.library.Library("silences", "FRAGMENT")
+for schema in (
+    "scaled_(Tensor(a!) out, Tensor x, float by) -> ()",
+    "shifted_(Tensor(a!) out, Tensor x) -> ()",
+):
+    LIBRARY.define(schema)
+
+
+def write(out, value):
+    out.copy_(value)
+
+
+LIBRARY.impl("scaled_", lambda out, x, by: write(out, x * by), "CPU")
+LIBRARY.impl("shifted_", lambda out, x: write(out, x + 1), "CPU")
+for op in ("scaled_", "shifted_"):
+    torch.library.register_fake(f"silences::{op}", lambda *_: None, lib=LIBRARY)
+SILENCES = torch.ops.silences
+
+
+def scaled_and_shifted(x):
+    scaled = torch.empty_like(x)
+    SILENCES.scaled_(scaled, x, 2.0)
+    shifted = torch.empty_like(x)
+    SILENCES.shifted_(shifted, scaled)
+    return shifted
+
+
+def as_one(x):
+    return x * 2.0 + 1
+
+
+def functional_v1(x, a, b, by=2.0):
+    scaled = auto_functionalized(SILENCES.scaled_.default, out=a, x=x, by=by)[1]
+    return auto_functionalized(SILENCES.shifted_.default, out=b, x=scaled)[1]
+
+
+def functional_v2(x, a, b):
+    scaled = auto_functionalized_v2(SILENCES.scaled_.default, x=x, by=2.0, _out_base_index=0, _all_bases=[a])[
+        1
+    ]
+    return auto_functionalized_v2(SILENCES.shifted_.default, x=scaled, _out_base_index=0, _all_bases=[b])[1]
+
+
+def functional_report(search):
+    capture = capture_of(model_of(lambda _, x: scaled_and_shifted(x)), X)
+    return explained(capture, pattern_of(search, lambda x, a, b: as_one(x), (X, X, X)))
+
+
+def test_the_other_functional_form_of_a_mutating_op_is_named_with_its_edit():
+    report = functional_report(lambda x, a, b: functional_v1(x, a, b))
+    (miss,) = report.missed
+    assert causes(report) == [
+        ("higher_order_form", "auto_functionalized_v2_1"),
+        ("higher_order_form", "auto_functionalized_v2"),
+    ]
+    assert (miss.causes[1].expected, miss.causes[1].actual) == (
+        "auto_functionalized",
+        "auto_functionalized_v2",
+    )
+    assert miss.causes[1].edit == (
+        "- auto_functionalized = auto_functionalized(silences.scaled_.default, out=a_1, x=x_1, by=2.0)\n"
+        "+ auto_functionalized = auto_functionalized_v2(silences.scaled_.default, x=x_1, by=2.0, _out_base_index=0,"
+        " _all_bases=[a_1])"
+    )
+
+
+def test_the_graphs_own_form_hits_and_so_does_the_call_itself():
+    assert len(functional_report(functional_v2).hits.hits) == 1
+    capture = capture_of(model_of(lambda _, x: scaled_and_shifted(x)), X)
+    assert len(explained(capture, pattern_of(scaled_and_shifted, as_one, (X,))).hits.hits) == 1
+
+
+def test_another_literal_in_the_other_form_is_named_too():
+    """Near miss: two differences at one call."""
+    report = functional_report(lambda x, a, b: functional_v1(x, a, b, 3.0))
+    assert ("scalar_literal", "auto_functionalized_v2") in causes(report)
+    assert ("higher_order_form", "auto_functionalized_v2") in causes(report)
+
+
+WEIGHT = torch.rand(8) + 0.5
+
+
+def norm(x, weight):
+    mean = x.pow(2).mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean + 1e-6) * weight
+
+
+def broken_norm(module, x):
+    mean = x.pow(2).mean(-1, keepdim=True)
+    torch._dynamo.graph_break()
+    return x * torch.rsqrt(mean + 1e-6) * module.weight
+
+
+def late_broken_norm(module, x):
+    scaled = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+    torch._dynamo.graph_break()
+    return scaled * module.weight
+
+
+def broken_before(module, x):
+    x = x.cos()
+    torch._dynamo.graph_break()
+    return norm(x, module.weight)
+
+
+def norm_report(written, search=norm, sites=None):
+    capture = capture_of(model_of(written, weight=WEIGHT), X)
+    return explained(capture, pattern_of(search, search, (X, WEIGHT)), sites=sites)
+
+
+@pytest.mark.parametrize("written", [broken_norm, late_broken_norm])
+def test_a_break_within_a_site_is_named_with_its_line(written):
+    report = norm_report(written)
+    (item,) = report.missed
+    (cause,) = item.causes
+    line = written.__code__.co_firstlineno + 2
+    assert cause.type == "graph_break"
+    assert f"test_silences.py:{line}" in cause.actual
+    assert "graph_break()" in cause.actual
+
+
+def test_a_break_before_the_site_leaves_a_hit():
+    report = norm_report(broken_before)
+    assert (len(report.hits.hits), report.missed) == (1, ())
+
+
+def test_a_break_before_a_site_that_misses_is_not_its_cause():
+    """Near miss: another literal, in a model with a break elsewhere."""
+    report = norm_report(
+        broken_before, lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+    )
+    assert [cause.type for item in report.missed for cause in item.causes] == ["scalar_literal"]
+
+
+class CutRMSNorm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(WEIGHT.clone())
+
+    def forward(self, x):
+        return broken_norm(self, x)
+
+
+def test_a_counted_site_that_is_cut_keeps_its_module():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), CutRMSNorm(), torch.nn.Linear(8, 8))
+    subject = Subject(model=model, inputs=(X,), name="own")
+    group = [pattern_of(norm, lambda x, weight: torch.ops.npu.npu_rms_norm(x, weight, 1e-6)[0], (X, WEIGHT))]
+    matching = match_groups(capture_graphs(subject), {"rms_norm": group}, "before-freezing")
+    report = explain_pattern(matching, "rms_norm", expected_counts(subject))
+    assert [(item.module, item.causes[0].type) for item in report.missed] == [("1", "graph_break")]
