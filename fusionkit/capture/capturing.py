@@ -13,7 +13,7 @@ import torch
 import torch._dynamo
 import torch.fx
 from torch._dynamo.exc import BackendCompilerFailed
-from torch._dynamo.utils import counters
+from torch._dynamo.utils import counters, graph_break_reasons
 
 from fusionkit.capture.aot import CompilerFunction, GraphListener, aot_backend
 from fusionkit.capture.dynamic import DimWatch, DynamicDim, find_dims, marked
@@ -22,6 +22,7 @@ from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_target
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import UserCode
+from fusionkit.subjects.source_paths import short_path
 
 # Models of one class share code objects within a process. dynamo keeps two things for each code object that a
 # capture must not depend on: the recompile limit, past which a frame silently runs eager, and the guess that a
@@ -63,7 +64,7 @@ def compile_and_run(
     failed: list[str] = []
     dims = find_dims(subject, dynamic)
     watch = DimWatch(dims)
-    before = Counter(counters["graph_break"])
+    before, broken = Counter(counters["graph_break"]), len(graph_break_reasons)
     with torch.set_grad_enabled(train), subject.mode(), _isolated():
         if not has_run:
             with UserCode(f"subject {subject.name}: its plain forward fails with"):
@@ -76,7 +77,10 @@ def compile_and_run(
     breaks = Counter(counters["graph_break"]) - before
     return CompileOutcome(
         outputs=tuple(out.detach() for out in outputs),
-        breaks=tuple(f"{_first_line(reason)} (x{count})" for reason, count in sorted(breaks.items())),
+        breaks=tuple(
+            f"{_first_line(reason)}{_places_of(reason, broken)} (x{count})"
+            for reason, count in sorted(breaks.items())
+        ),
         recompiles=tuple(_first_line(reason) for reason in failed),
         model=compiled,
         dynamic=watch.result(),
@@ -144,6 +148,17 @@ def _isolated() -> Iterator[None]:
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     return lines[0] if lines else "?"
+
+
+def _places_of(reason: str, start: int) -> str:
+    """Where the model's code breaks the graph for this reason: " at file:line", with up to three lines."""
+    stacks = [
+        item.user_stack
+        for item in graph_break_reasons[start:]
+        if _first_line(item.reason) == _first_line(reason)
+    ]
+    lines = dict.fromkeys(f"{short_path(stack[-1].filename)}:{stack[-1].lineno}" for stack in stacks if stack)
+    return f" at {', '.join([*lines][:3])}" if lines else ""
 
 
 class _Collector(GraphListener):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 
 CASTS = frozenset(
     {"aten._to_copy", "aten.to", "prims.convert_element_type", "npu._npu_dtype_cast", "npu.npu_dtype_cast"}
@@ -30,9 +31,24 @@ def packet(node: torch.fx.Node) -> str:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return str(target).rsplit(".", 1)[0]
+    if is_functionalized(node):
+        return f"auto_functionalized.{str(node.args[0]).rsplit('.', 1)[0]}"
+    return op_text(node)
+
+
+def op_text(node: torch.fx.Node) -> str:
+    """The op with its overload, as it is written; the node's kind if it is no call."""
+    target = node.target
     if target is operator.getitem:
         return "operator.getitem"
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
     return node.op if node.op != "call_function" else str(getattr(target, "__name__", target))
+
+
+def is_functionalized(node: torch.fx.Node) -> bool:
+    """Whether the node calls a mutating op in one of torch's two functional forms."""
+    return node.op == "call_function" and node.target in (auto_functionalized, auto_functionalized_v2)
 
 
 def is_cast(node: torch.fx.Node) -> bool:
@@ -47,9 +63,21 @@ def operands(node: torch.fx.Node) -> dict[str, Any]:
     for index, value in enumerate(node.args):
         name = schema.arguments[index].name if schema and index < len(schema.arguments) else str(index)
         _spread(named, name, value)
-    for name, value in node.kwargs.items():
+    keywords = _written_once(node) if node.target is auto_functionalized_v2 else node.kwargs
+    for name, value in keywords.items():
         _spread(named, name, value)
     return named
+
+
+def _written_once(node: torch.fx.Node) -> dict[str, Any]:
+    """The keywords of an auto_functionalized_v2 by the names of auto_functionalized: each written tensor by its own."""
+    bases: Any = node.kwargs.get("_all_bases", ())
+    suffix = "_base_index"
+    indexes: dict[str, Any] = {
+        name[1 : -len(suffix)]: i for name, i in node.kwargs.items() if name.endswith(suffix)
+    }
+    written = {name: bases[index] for name, index in indexes.items() if isinstance(index, int)}
+    return written | {name: value for name, value in node.kwargs.items() if not name.startswith("_")}
 
 
 def _spread(named: dict[str, Any], name: str, value: Any) -> None:
@@ -73,5 +101,5 @@ def describe(node: torch.fx.Node) -> str:
     if node.op != "call_function":
         return str(node.target)
     dtype = node.kwargs.get("dtype") or next((a for a in node.args if isinstance(a, torch.dtype)), None)
-    text = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else packet(node)
+    text = op_text(node)
     return f"{text}({str(dtype).removeprefix('torch.')})" if is_cast(node) and dtype is not None else text

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.fx
+import torch.utils._pytree as pytree
 from torch._guards import detect_fake_mode
 from torch._inductor.pattern_matcher import Match
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusionkit.errors import FusionKitError
 from fusionkit.npu.constraints import violations
+from fusionkit.passes.cycles import cycle_of, dependent_arguments
+from fusionkit.passes.keywords import OmittedKeyword, omitted_keywords
 from fusionkit.passes.registering import PatternClass, argument_names
+from fusionkit.passes.tracing import make_tracer
 from fusionkit.pattern_files.time_limit import own_code
 from fusionkit.subjects.load import UserCode
 
@@ -25,6 +32,8 @@ class _RefusedError(FusionKitError):
 class _ConstraintCheck(TorchDispatchMode):
     """Checks every npu:: and kit op call of a replacement against the table of documented constraints."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace in ("npu", "fusionkit"):
             broken = violations(func._schema.name.split("::")[1], *args, **(kwargs or {}))
@@ -35,10 +44,15 @@ class _ConstraintCheck(TorchDispatchMode):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site."""
+    """Why a match must not be replaced. `documented`: the fused op's own documented limit excludes this site.
+
+    `cause`: the cause type of the explanation. `node`: the graph node that is at fault, "" for the match's last one.
+    """
 
     reason: str
     documented: bool = False
+    cause: str = "extra_check"
+    node: str = ""
 
 
 # The reason for a match that the pattern file's own check refuses.
@@ -48,12 +62,20 @@ OWN_CHECK = "the pattern's own extra_check refuses this site (extra_check)"
 def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     """The reason why the match must not be replaced, or None.
 
-    A class's own static method `extra_check(match) -> bool`, as MindIE-SD's have, runs first. Then the replacement
+    A keyword that the pattern omits must not change the result: torch's matcher takes any value for it.
+    No argument may be computed from an output, since the fused op would wait for itself.
+    A class's own static method `extra_check(match) -> bool`, as MindIE-SD's have, runs next. Then the replacement
     runs once on the site's fake tensors: every npu op must satisfy its documented constraints, and each output must
     have the shape of the node that it replaces, and its dtype unless every user casts to the new one.
     A constraint that is violated only because an argument is the site's own cast is no documented refusal:
     another variant, which includes the cast, may be allowed there.
     """
+    omitted = next(omitted_keywords(match), None)
+    if omitted is not None:
+        return _keyword_refusal(omitted)
+    cyclic = _cycle_refusal(match, partial(_needs, pattern, match))
+    if cyclic is not None:
+        return cyclic
     own_check = getattr(pattern, "extra_check", None)
     if callable(own_check):
         with own_code(f"pattern {pattern.name()}: extra_check"):
@@ -63,7 +85,7 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
     arguments = [value.meta.get("val") if isinstance(value, torch.fx.Node) else value for value in bound]
     mode = detect_fake_mode(arguments)
     if mode is None:
-        return Refusal("an operand has no tensor metadata (missing_meta)")
+        return Refusal("an operand has no tensor metadata (missing_meta)", cause="missing_meta")
     try:
         with (
             torch.no_grad(),
@@ -81,6 +103,58 @@ def refuse_replacement(pattern: PatternClass, match: Match) -> Refusal | None:
         return Refusal(str(error))
     changed = _changed_output(match.output_nodes(), result)
     return None if changed is None else Refusal(changed)
+
+
+def _keyword_refusal(omitted: OmittedKeyword) -> Refusal:
+    node, name, value = omitted
+    reason = (
+        f"{node.name} ({node.target}) has {name}={value}, which the pattern omits: torch's matcher takes any value"
+        " for it (kwargs_structure)"
+    )
+    return Refusal(reason, cause="kwargs_structure", node=node.name)
+
+
+def refuse_entry(match: Match) -> Refusal | None:
+    """The reason why a hand-written entry's match must not be replaced: its fused op would wait for itself."""
+    arguments = [*match.args, *match.kwargs.values()]
+    return _cycle_refusal(match, lambda: [arguments for _ in match.output_nodes()])
+
+
+def _cycle_refusal(match: Match, needs: Callable[[], Sequence[Iterable[torch.fx.Node]]]) -> Refusal | None:
+    dependencies = dependent_arguments(match)
+    cycle = cycle_of(match, dependencies, needs) if dependencies else None
+    if cycle is None:
+        return None
+    argument, output = cycle
+    reason = (
+        f"argument {argument.name} ({_op(argument)}) is computed from {output.name} ({_op(output)}), an output of the"
+        " match (cycle)"
+    )
+    return Refusal(reason, cause="cycle", node=argument.name)
+
+
+def _op(node: torch.fx.Node) -> str:
+    return (
+        str(node.target)
+        if isinstance(node.target, torch._ops.OpOverload)
+        else node._pretty_print_target(node.target)
+    )
+
+
+def _needs(pattern: PatternClass, match: Match) -> list[list[torch.fx.Node]]:
+    """For each output of the replacement the arguments that it is computed from, read from its trace."""
+    bound = [match.kwargs[name] for name in argument_names(pattern)]
+    arguments = [value.meta.get("val") if isinstance(value, torch.fx.Node) else value for value in bound]
+    mode = detect_fake_mode(arguments)
+    with mode or nullcontext(), UserCode(f"replacement of {pattern.name()} raised"):
+        graph = make_tracer({})(pattern.replacement, arguments).graph
+    places = dict(zip(graph.find_nodes(op="placeholder"), bound, strict=True))
+    below: dict[Any, set[Any]] = {}
+    for node in graph.nodes:
+        own = {places[node]} if isinstance(places.get(node), torch.fx.Node) else set()
+        below[node] = own.union(*(below[operand] for operand in node.all_input_nodes))
+    results = pytree.tree_leaves(graph.output_node().args[0])
+    return [list(below.get(result, ())) for result in results]
 
 
 def cast_dtype(node: torch.fx.Node) -> torch.dtype | None:

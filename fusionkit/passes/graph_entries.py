@@ -12,9 +12,10 @@ from typing import Any, overload
 import torch
 import torch.fx
 from torch._guards import detect_fake_mode
-from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherPass
+from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherPass, ReplacementPatternEntry
 
 from fusionkit.errors import MisuseError
+from fusionkit.passes.cycles import sort_if_misplaced
 from fusionkit.passes.registering import PatternClass, entries_of
 from fusionkit.pattern_files.time_limit import own_code
 
@@ -101,22 +102,32 @@ def _guarded(handler: Callable[..., Any], name: str) -> Callable[..., Any]:
     return handle
 
 
-def watch_rewrites(matcher: PatternMatcherPass, names: dict[int, str]) -> None:
+def watch_rewrites(
+    matcher: PatternMatcherPass, names: dict[int, str], inserted: Callable[[Sequence[torch.fx.Node]], None]
+) -> None:
     """Lint every rewrite of every entry of `matcher`; `names` maps the id of an entry to its pattern's name.
 
-    Before that, a new node without meta["val"] gets it, where it can be computed.
+    Before that, a new node without meta["val"] gets it, where it can be computed, and the graph is sorted if torch
+    inserted a replacement before its operands. `inserted` is called with the new nodes.
     """
     for entry in {id(entry): entry for entry in entries_of(matcher)}.values():
         name = names.get(id(entry), entry_name(entry))
-        vars(entry)["apply"] = _linted(entry.apply, name)
+        vars(entry)["apply"] = _linted(entry, name, inserted)
 
 
-def _linted(apply: Callable[..., None], name: str) -> Callable[..., None]:
+def _linted(
+    entry: PatternEntry, name: str, inserted: Callable[[Sequence[torch.fx.Node]], None]
+) -> Callable[..., None]:
+    apply, is_replacement = entry.apply, isinstance(entry, ReplacementPatternEntry)
+
     def linted(match: Match, graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         matched = list(match.nodes)
         with new_nodes(graph) as made:
             apply(match, graph, node)
         complete_metadata(made)
+        if is_replacement:
+            sort_if_misplaced(graph, made)
+        inserted(made)
         lint_rewrite(graph, name, made, matched)
 
     return linted

@@ -45,7 +45,7 @@ def lint_pattern_file(path: Path) -> LintReport:
     for group in file.groups.values():
         by_pattern = [(pattern, _lint_pattern(pattern)) for pattern in group]
         findings += [item for _, items in by_pattern for item in items]
-        findings += _duplicates([pattern for pattern, items in by_pattern if not items])
+        findings += _duplicates([pattern for pattern, items in by_pattern if not _errors(items)])
     for register in file.entries:
         try:
             register_entries(register, PatternMatcherPass(), lambda *_: False)
@@ -57,12 +57,16 @@ def lint_pattern_file(path: Path) -> LintReport:
 def _lint_pattern(pattern: PatternClass) -> list[Finding]:
     try:
         findings = [*lint_trace(pattern), *lint_ops(pattern, raw_scalars(pattern))]
-        if not findings:
+        if not _errors(findings):
             into, trace = PatternMatcherPass(), make_tracer({})
             register_pattern(pattern, into, trace, lambda *_: False, current_device())
     except FusionKitError as error:
         findings = [finding("not_registrable", line_of(pattern.pattern), str(error))]
     return findings
+
+
+def _errors(findings: Sequence[Finding]) -> list[Finding]:
+    return [item for item in findings if item.severity == "error"]
 
 
 def _flag_findings(path: Path) -> list[Finding]:

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusionkit.errors import FusionKitError, MisuseError
 from fusionkit.npu.target import current_device
+from fusionkit.passes.keywords import wildcards
 from fusionkit.passes.registering import (
     PatternClass,
     argument_names,
@@ -49,6 +50,7 @@ def lint_trace(pattern: PatternClass) -> list[Finding]:
         *_equal_scalars(pattern, scalars),
         *_own_tensors(pattern, graph, line),
         *_rounded_literals(pattern, graph, scalars),
+        *_wildcards(pattern, graph),
     ]
 
 
@@ -199,6 +201,16 @@ def _rounded_literals(
             if what is not None:
                 way_out = f"write {rounded!r}" if math.isfinite(rounded) and rounded else None
                 yield finding("unrepresentable_literal", _line(node), f"{name_of(pattern)}: {what}", way_out)
+
+
+def _wildcards(pattern: PatternClass, graph: torch.fx.Graph) -> Iterator[Finding]:
+    """Keywords that the pattern's calls omit and torch's matcher ignores; a check of the class's own may read them."""
+    if callable(getattr(pattern, "extra_check", None)):
+        return
+    for node in graph.nodes:
+        for name in wildcards(node):
+            what = f"{name_of(pattern)}: {node.target} without {name}"
+            yield finding("omitted_keyword", _line(node), what)
 
 
 def _floating_dtype(node: torch.fx.Node) -> torch.dtype | None:

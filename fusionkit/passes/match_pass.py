@@ -12,7 +12,7 @@ from torch._inductor.pattern_matcher import Match, PatternMatcherPass
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.sources import module_path, source_line
-from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_replacement
+from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_entry, refuse_replacement
 from fusionkit.passes.graph_entries import FileGroup, lint_graph, register_entries, watch_rewrites
 from fusionkit.passes.registering import PatternClass, argument_names, entries_of, register_pattern
 from fusionkit.passes.site_match import SiteMatch
@@ -22,13 +22,17 @@ from fusionkit.pattern_files.time_limit import own_code
 
 @dataclass(slots=True)
 class _Log:
-    """State of the graph in work: original operand names, current group, matches, and the nodes that hits took."""
+    """State of the graph in work: original operand names, current group, matches, and the nodes that hits took.
+
+    `inserted`: node of a replacement -> the match that it replaced.
+    """
 
     graph_index: int = 0
     operands: dict[str, list[str]] = field(default_factory=dict)
     pattern: str = ""
     matches: list[SiteMatch] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
+    inserted: dict[torch.fx.Node, SiteMatch] = field(default_factory=dict)
 
 
 class PatternMatchPass:
@@ -63,7 +67,7 @@ class PatternMatchPass:
                 names.setdefault(id(entry), pattern.name())
         for register in group.entries if isinstance(group, FileGroup) else ():
             register_entries(register, matcher, self._admit_entry)
-        watch_rewrites(matcher, names)
+        watch_rewrites(matcher, names, self._inserted)
         return matcher
 
     @property
@@ -96,7 +100,7 @@ class PatternMatchPass:
         """The extra_check of each class: whether the replacement is allowed here. The match is recorded."""
         if self._is_taken(match):
             return False
-        refusal = refuse_replacement(pattern, match)
+        refusal = self._consumed(match) or refuse_replacement(pattern, match)
         self._keep(match, pattern.name(), refusal, argument_names(pattern))
         return refusal is None and self._rewrite
 
@@ -104,17 +108,38 @@ class PatternMatchPass:
         """The extra_check of each hand-written entry, which calls the entry's own. The match is recorded."""
         if self._is_taken(match):
             return False
-        with own_code(f"extra_check of {name}"):
-            refused = not allowed(match)
-        self._keep(match, name, Refusal(OWN_CHECK) if refused else None, list(match.kwargs))
-        return not refused and self._rewrite
+        refusal = self._consumed(match) or refuse_entry(match)
+        if refusal is None:
+            with own_code(f"extra_check of {name}"):
+                refusal = None if allowed(match) else Refusal(OWN_CHECK)
+        self._keep(match, name, refusal, list(match.kwargs))
+        return refusal is None and self._rewrite
 
     def _is_taken(self, match: Match) -> bool:
         """Whether an earlier match has nodes of this one, which a rewrite would have replaced already."""
         return not self._rewrite and any(node.name in self._log.taken for node in match.nodes)
 
+    def _inserted(self, made: Sequence[torch.fx.Node]) -> None:
+        """Note the nodes of a replacement: they are no nodes of the graph before any pattern."""
+        self._log.inserted.update(dict.fromkeys(made, self._log.matches[-1]))
+
+    def _consumed(self, match: Match) -> Refusal | None:
+        """The refusal of a match that has a node which an earlier replacement inserted."""
+        for node in match.nodes:
+            if node in self._log.inserted:
+                earlier = self._log.inserted[node]
+                reason = (
+                    f"{node.name} ({node.target}) was inserted by {earlier.pattern}, which replaced {earlier.anchor}"
+                    " before (consumed_earlier)"
+                )
+                return Refusal(reason, cause="consumed_earlier", node=earlier.anchor)
+        return None
+
     def _keep(self, match: Match, variant: str, refusal: Refusal | None, arguments: list[str]) -> None:
-        root = match.output_node()
+        root, log = match.output_node(), self._log
+        names = {
+            node: log.inserted[node].anchor if node in log.inserted else node.name for node in match.nodes
+        }
         self._log.matches.append(
             SiteMatch(
                 pattern=self._log.pattern,
@@ -122,12 +147,13 @@ class PatternMatchPass:
                 graph_index=self._log.graph_index,
                 status="hit" if refusal is None else "skipped" if refusal.documented else "refused",
                 reason=None if refusal is None else refusal.reason,
-                anchor=root.name,
+                anchor=names.get(root, root.name),
                 module=module_path(root),
                 source=source_line(root),
-                nodes=tuple(node.name for node in match.nodes),
+                nodes=tuple(dict.fromkeys(names.values())),
                 modules=tuple(dict.fromkeys(module_path(node) for node in match.nodes)),
                 arguments=literal_arguments(match, arguments, self._log.operands),
+                cause="" if refusal is None else refusal.cause,
             )
         )
         if refusal is None:

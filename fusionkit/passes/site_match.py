@@ -10,13 +10,13 @@ from fusionkit.encoding import Result
 
 
 @dataclass(frozen=True, slots=True)
-class SiteMatch(Result, without=("pattern", "modules", "arguments"), keys={"graph_index": "graph"}):
+class SiteMatch(Result, without=("pattern", "modules", "arguments", "cause"), keys={"graph_index": "graph"}):
     """One match of one variant. Node names are those of the graph before any pattern was applied.
 
     `status`: "hit", "skipped" (a documented limit of the fused op excludes this site) or "refused" (the replacement
     does not fit here); `reason`: why, for the last two. `anchor`: the node that the pattern's root matched;
     `module`: the module path of that node, `modules`: those of all matched nodes. `arguments`: pattern argument ->
-    node name or literal.
+    node name or literal. `cause`: the cause type of a match that is refused.
     """
 
     pattern: str
@@ -30,6 +30,7 @@ class SiteMatch(Result, without=("pattern", "modules", "arguments"), keys={"grap
     nodes: tuple[str, ...]
     modules: tuple[str, ...] = ()
     arguments: dict[str, Any] = field(default_factory=dict)
+    cause: str = ""
 
 
 def count_hits(patterns: Iterable[str], matches: Iterable[SiteMatch]) -> dict[str, int]:

@@ -144,14 +144,19 @@ def form_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 class CalledOps(TorchDispatchMode):
-    """Collects the ops that are called, in order and with repetitions, before they run."""
+    """Collects the ops that are called, in order and with repetitions, before they run.
+
+    Of a higher-order op, such as auto_functionalized, the op that it calls.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[torch._ops.OpOverload] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.ops.append(func)
+        self.ops += [op for op in (func, *args[:1]) if isinstance(op, torch._ops.OpOverload)]
         return func(*args, **(kwargs or {}))
 
 
@@ -192,13 +197,15 @@ def unlogged_retraces() -> Iterator[None]:
 class _FirstMutation(TorchDispatchMode):
     """Records the first op that writes into an argument or a view of one, with its source line."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, arguments: Mapping[str, torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._arguments = arguments
         self.mutation: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.mutation is None and func._schema.is_mutable:
+        if self.mutation is None and isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
             given = named_arguments(func, args, kwargs)
             leaves = pytree.tree_leaves([given.get(name) for name in written_arguments(func)])
             written = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}

@@ -111,6 +111,14 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
     ),
     Rule(
+        "omitted_keyword",
+        "a call leaves a keyword at its default, for which torch's matcher takes any value (gelu(x) matches"
+        ' approximate="tanh", x + y matches alpha=0.5); the kit refuses such a match (kwargs_structure)',
+        "for a backend that does not, compare the node's kwargs in a static method extra_check(match)",
+        f"{_MATCHER}, _TargetArgsExpr._match",
+        severity="warning",
+    ),
+    Rule(
         "duplicate",
         "two variants of a group have equal patterns, so that the later one is never used (a warning where their"
         " replacements are equal too)",

@@ -167,6 +167,12 @@ CASES = {
         {"top": "def entry(CallFunction, Arg):\n    return CallFunction(torch.relu, Arg())"},
         {"top": "def entry(CallFunction, Arg):\n    return CallFunction(torch.relu, Arg(), _users=2)"},
     ),
+    "omitted_keyword": (
+        {"pattern": "return torch.nn.functional.gelu(x) * w"},
+        "aten.gelu.default without approximate",
+        {"pattern": 'return torch.nn.functional.gelu(x, approximate="tanh") * w'},
+        {"pattern": "return torch.sigmoid(x + 1e-6) * w"},
+    ),
     "duplicate": (
         two(replacement="lambda x, w: torch.sigmoid(x) * (w * 1)"),
         "TrialWidePattern: pattern() equals that of TrialPattern, but replacement() differs",
@@ -177,7 +183,7 @@ CASES = {
         {"pattern": "return x @ x + w"},
         "raised RuntimeError",
         {},
-        {"pattern": "return x @ x.mT @ x + w"},
+        {"pattern": "return x @ x.mT @ x * w"},
     ),
 }  # fmt: skip
 
@@ -210,6 +216,17 @@ def test_a_file_that_keeps_the_rule_is_clean(tmp_path, rule):
 @pytest.mark.parametrize("rule", CASES)
 def test_a_file_that_nearly_breaks_the_rule_keeps_it(tmp_path, rule):
     assert lint(tmp_path, CASES[rule][3]).findings == ()
+
+
+def test_a_sum_of_two_tensors_leaves_alpha_open(tmp_path):
+    (found,) = lint(tmp_path, {"pattern": "return x + w"}).findings
+    assert (found.rule, found.line) == ("omitted_keyword", 21)
+    assert "aten.add.Tensor without alpha" in found.what
+
+
+def test_a_check_of_the_class_may_read_the_keyword(tmp_path):
+    own = {"pattern": "return x + w\n\n    @staticmethod\n    def extra_check(match):\n        return True"}
+    assert lint(tmp_path, own).findings == ()
 
 
 MORE = {

@@ -19,10 +19,18 @@ FIXES: dict[str, str] = {
     "scalar_literal": "take the literal from the graph: make it an argument with a default and name it in scalars()",
     "parameter_source": "make the weight an argument of pattern and replacement instead of holding it in the pattern",
     "overload": "call the overload that stands in the graph (torch.ops.aten.<op>.<overload>)",
+    "higher_order_form": "write the functional form that stands in the graph, or call the mutating op itself: the trace gives it"
+    " the graph's form",
     "kwargs_structure": "give the call in the pattern the same keyword arguments as the graph's",
     "dynamic_shape": "let the size vary: compute it from the inputs' shape, or use a GraphPatternEntry with Ignored() sizes",
     "extra_user": "the node is also used outside the pattern: end the pattern before it, or give the value back as an output",
     "shared_node": "use one node where the graph has one, and two where it has two",
+    "cycle": "an argument is computed from an output of the match, so that the fused op would wait for itself: end the"
+    " pattern before the node that needs the argument, or leave the output out",
+    "graph_break": "the site's nodes stand in two graphs, and the matcher sees one at a time: take what breaks the graph out of"
+    " the site's code, or move it before or behind the site",
+    "unsupported_dtype": "torch's matcher passes by every node that reads or makes a tensor of this dtype: end the pattern at"
+    " a node behind it, or hand the tensor over in another dtype (view(torch.uint8), view_as_real)",
     "mutation_region": "a mutating op stands between these nodes: take the mutation out of the model's chain, or end the"
     " pattern before it; the matcher never takes nodes from both sides",
     "missing_meta": "the node that this argument meets has no fake value: give it meta['val'] where the pass that made it runs",
@@ -31,7 +39,7 @@ FIXES: dict[str, str] = {
     "wrong_window": "apply the pattern in the window in which it matches",
     "not_registered": "put the class into the file's ...PatternGroup list, or name the file in the config's pattern_files",
     "retrace_error": "the pattern cannot be traced at this site's shapes; make it rank- and size-agnostic",
-    "consumed_earlier": "another pattern took these nodes first; register the longer fusion before the shorter one",
+    "consumed_earlier": "another pattern took or inserted these nodes first; register the longer fusion before the shorter one",
     "flag_off": "switch the fusion on in config.FusionPatterns",
     "root_not_indexed": "the op that ends the pattern does not occur in this graph; dump the graph and start from it",
     "extra_check": "the pattern matches, but its replacement does not fit here: mend the replacement as the reason says",

@@ -9,7 +9,8 @@ from typing import Any
 from fusionkit.match.explanation.align import Alignment, twins
 from fusionkit.match.explanation.composites import is_made_of, is_same_in_prims
 from fusionkit.match.explanation.moves import Node, Step
-from fusionkit.match.ops import describe, is_cast, operands, packet
+from fusionkit.match.ops import describe, is_cast, is_functionalized, op_text, operands, packet
+from fusionkit.passes.keywords import decisive_keywords
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ def structural_differences(alignment: Alignment, around: Surroundings) -> list[D
         differences += _of_step(group[0], alignment, around) if len(group) == 1 else [_of_group(group)]
     for p, g in alignment.pairs.items():
         if p.target != g.target and packet(p) == packet(g):
-            differences.append(Difference("overload", p, g, str(p.target), str(g.target)))
+            kind = "higher_order_form" if is_functionalized(p) else "overload"
+            differences.append(Difference(kind, p, g, op_text(p), op_text(g)))
         if packet(p) == packet(g):
             differences += _call_structure(p, g, around.stands_in)
     differences += _user_differences(alignment, differences)
@@ -152,10 +154,12 @@ def _shared(p: Node, g: Node | None, alignment: Alignment) -> Difference:
 
 
 def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[Difference]:
-    """Literal arguments that only one side has, without the graph's extra keywords, which the matcher ignores."""
+    """Literal arguments that only one side has; of the graph's extra keywords those that change the result."""
     ours, theirs = operands(p), operands(g)
     lacking = {label: value for label, value in ours.items() if label not in theirs and not stands_in(value)}
     more = {label: value for label, value in theirs.items() if label not in ours and label not in g.kwargs}
+    if p.target == g.target:
+        more |= decisive_keywords(g, p.kwargs)
     texts = [(label, f"{label}={_short(value)}", "absent", value) for label, value in lacking.items()]
     texts += [(label, f"no {label}", f"{label}={_short(value)}", value) for label, value in more.items()]
     return [

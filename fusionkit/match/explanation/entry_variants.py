@@ -25,7 +25,8 @@ from torch._inductor.pattern_matcher import (
 
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.calls import ANYTHING
-from fusionkit.match.explanation.variants import Answer, Variant
+from fusionkit.match.explanation.variants import Answer, Variant, checked_answer
+from fusionkit.passes.admission import Refusal, refuse_entry
 from fusionkit.passes.graph_entries import FileGroup, entry_name, register_entries
 
 
@@ -53,8 +54,10 @@ class EntryVariant(Variant):
 
     def _judge(self, match: Match) -> Answer:
         assert self._entry is not None
-        taken = bool(self._entry.extra_check(match))
-        return Answer("hit" if taken else "check", "" if taken else "extra_check of the entry says no", match)
+        refusal = refuse_entry(match)
+        if refusal is None and not self._entry.extra_check(match):
+            refusal = Refusal("extra_check of the entry says no")
+        return checked_answer(match, refusal)
 
 
 def entry_variants(group: Sequence[Any]) -> list[Variant]:

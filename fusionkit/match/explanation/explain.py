@@ -14,6 +14,7 @@ from fusionkit.match.explanation.align import outputs_of
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.causes import Cause, cause_of, plain_cause
 from fusionkit.match.explanation.differences import Difference, Surroundings, structural_differences
+from fusionkit.match.explanation.graph_breaks import GraphBreaks
 from fusionkit.match.explanation.literal_differences import cast_at_entry, literal_differences
 from fusionkit.match.explanation.refusals import refused_by_matcher
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows, edit_of
@@ -49,12 +50,18 @@ class SiteExplanation(Result, without=("rows", "place"), keys={"said": "matcher"
 class Explainer:
     """Explains misses of one pattern's variants in one graph (before the patterns).
 
-    `taken`: node name -> pattern whose match replaced the node.
+    `taken`: node name -> pattern whose match replaced the node. `breaks`: those of the capture.
     """
 
     def __init__(
-        self, graph: CapturedGraph, variants: Sequence[Variant], taken: Mapping[str, str] | None = None
+        self,
+        graph: CapturedGraph,
+        variants: Sequence[Variant],
+        taken: Mapping[str, str] | None = None,
+        breaks: GraphBreaks | None = None,
     ) -> None:
+        self._graph = graph
+        self._breaks = breaks or GraphBreaks((graph,), ())
         self._variants = variants
         self._taken = dict(taken or {})
         self._places = Places(graph.nodes, variants)
@@ -86,7 +93,7 @@ class Explainer:
         alignment, variant = place.alignment, place.variant
         root = alignment.roots[0][1]
         answer = variant.ask(root)
-        differences = self._differences(place, answer)
+        differences = self._breaks.with_breaks(self._differences(place, answer), self._graph)
         near = place.is_near
         causes = [cause_of(item, edit_of(item, alignment) if near else None) for item in differences]
         if answer.stage in ("hit", "check"):  # it matches by itself, so an earlier pattern is the first cause
@@ -112,7 +119,7 @@ class Explainer:
     def _differences(self, place: Place, answer: Answer) -> list[Difference]:
         variant, alignment = place.variant, place.alignment
         refusals = refused_by_matcher(variant, alignment, answer)
-        if refusals and variant.unmatchable is None:
+        if refusals and variant.unmatchable is None and answer.stage != "dtype":
             return refusals
         around = Surroundings(self._places.present, Calls(variant.scalars.values()).stands_in)
         structural = structural_differences(alignment, around)

@@ -16,6 +16,8 @@ from fusionkit.config import CompilationConfig, select_patterns
 from fusionkit.match.explanation.causes import Cause, plain_cause
 from fusionkit.match.explanation.entry_variants import entry_variants
 from fusionkit.match.explanation.explain import Explainer, SiteExplanation, below
+from fusionkit.match.explanation.graph_breaks import GraphBreaks
+from fusionkit.match.explanation.refusals import NEEDED
 from fusionkit.match.explanation.run_causes import RunCauses, idle_variants, switch_cause, switched_on
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.hits import PatternHits, judge_hits, report_hits
@@ -169,24 +171,38 @@ class Explainers:
             graph, ordinal, of = self._graph_with(module), wanted[:index].count(module), wanted.count(module)
             item = self._of(graph).explain(module, ordinal, self._taken(graph), of=of)
             explained.append(self._runs.add(self._with_refusal(item)))
-        return explained
+        return self._cut(explained) if self._matching.capture.breaks else explained
+
+    def _cut(self, explained: Sequence[SiteExplanation]) -> list[SiteExplanation]:
+        """The explanations; of a site that no graph has whole, the next place that a graph break cuts.
+
+        Behind a break the nodes of a module have no longer its path, so that sites are assigned in order.
+        """
+        cut = [item for item in self.unmatched() if any(cause.type == "graph_break" for cause in item.causes)]
+        return [
+            dataclasses.replace(cut.pop(0), module=item.module) if cut and not item.near else item
+            for item in explained
+        ]
 
     def unmatched(self) -> list[SiteExplanation]:
         """One explanation for each unmatched place with most of the pattern's ops, nearest first."""
-        return [
+        near = [
             self._runs.add(self._with_refusal(item))
             for graph in self._matching.graphs
             for item in self._of(graph).near_misses(self._taken(graph))
         ]
+        named = {name for item in near for name in (item.anchor, *item.nodes)}
+        return [*near, *(_refused(match) for match in self._refused() if match.anchor not in named)]
+
+    def _refused(self) -> list[SiteMatch]:
+        return [match for match in self._matching.of(self._pattern) if match.status == "refused"]
 
     def _with_refusal(self, item: SiteExplanation) -> SiteExplanation:
         """The explanation with the refusal of a match at this site, if any, as its first cause."""
-        matches = [m for m in self._matching.of(self._pattern) if m.status == "refused"]
-        refused = next((m for m in matches if item.module in (m.module, *m.modules)), None)
-        if refused is None or any(cause.type == "extra_check" for cause in item.causes):
+        refused = next((m for m in self._refused() if item.module in (m.module, *m.modules)), None)
+        if refused is None or any(cause.type == refused.cause for cause in item.causes):
             return item
-        expected = "a replacement that fits here"
-        cause = plain_cause("extra_check", expected, str(refused.reason), refused.anchor)
+        (cause,) = _refused(refused).causes
         others = tuple(cause for cause in item.causes if cause.type != "unexplained")
         return dataclasses.replace(item, pattern=refused.variant, causes=(cause, *others))
 
@@ -200,7 +216,8 @@ class Explainers:
                 if match.graph_index == index and match.status == "hit"
                 for name in match.nodes
             }
-            self._made[index] = Explainer(graph, self.variants, taken)
+            breaks = GraphBreaks(self._matching.graphs, self._matching.capture.breaks)
+            self._made[index] = Explainer(graph, self.variants, taken, breaks)
         return self._made[index]
 
     def _taken(self, graph: CapturedGraph) -> frozenset[str]:
@@ -221,6 +238,14 @@ class Explainers:
             if any(below(module_path(node), module) for node in free):
                 return graph
         return graphs[0]
+
+
+def _refused(match: SiteMatch) -> SiteExplanation:
+    """A refused match as an explanation of its own: the reason of the refusal is its cause."""
+    cause = plain_cause(match.cause, NEEDED[match.cause], str(match.reason), match.anchor)
+    return SiteExplanation(
+        match.anchor, match.module, match.source, "miss", match.variant, (cause,), nodes=match.nodes
+    )
 
 
 def _row(item: SiteMatch | FusedSite) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.explanation.literal_differences import cast_at_entry
 from fusionkit.match.explanation.variants import Answer, Variant
 from fusionkit.match.ops import operands
+from fusionkit.passes.admission import Refusal
 from fusionkit.subjects.source_paths import short_path
 
 
@@ -24,6 +25,8 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
             for node in variant.placeholders
             if not node.users
         ]
+    if answer.stage == "dtype":
+        return [Difference("unsupported_dtype", p, g, "a node that torch's matcher stops at", answer.said)]
     if answer.stage == "mutation":
         node = _mutation_between(g.graph, answer) or g
         crossing = f"nodes on both sides: {answer.said}"
@@ -35,11 +38,33 @@ def refused_by_matcher(variant: Variant, alignment: Alignment, answer: Answer) -
     if answer.stage == "retrace":
         node = _raising_node(variant) or p
         return [Difference("retrace_error", node, g, "a trace at the site's shapes", answer.said)]
+    if answer.refusal is not None and answer.refusal.cause == "kwargs_structure":
+        return []  # the alignment shows it
     if answer.stage == "check":  # the site's cast before the pattern's first op, if any, may be the reason
-        refused = Difference("extra_check", p, g, "a replacement that fits here", answer.said)
+        refused = _checked(answer.refusal, alignment, answer.said)
         entry = cast_at_entry(alignment)
         return [refused] if entry is None else [refused, entry]
     return _of_structure(variant, p, g, answer.said) if answer.stage == "structure" else []
+
+
+# Cause type of a refusal -> what the replacement needs.
+NEEDED = {
+    "extra_check": "a replacement that fits here",
+    "cycle": "arguments that do not depend on the match",
+    "consumed_earlier": "a free node",
+    "kwargs_structure": "the keywords of the pattern alone",
+    "missing_meta": "a value in meta['val']",
+}
+
+
+def _checked(refusal: Refusal | None, alignment: Alignment, said: str) -> Difference:
+    """The refusal of a match by the check of its replacement; for a cycle the argument and its graph node."""
+    p, g = alignment.roots[0]
+    cause = "extra_check" if refusal is None else refusal.cause
+    if refusal is not None and refusal.node:
+        g = next((node for node in g.graph.nodes if node.name == refusal.node), g)
+        p = next((place for place, bound in alignment.bindings.items() if bound is g), p)
+    return Difference(cause, p, g, NEEDED[cause], said)
 
 
 def _of_structure(variant: Variant, p: torch.fx.Node, g: torch.fx.Node, said: str) -> list[Difference]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.fx
 
 from fusionkit.capture.sources import source_line
@@ -14,7 +13,7 @@ from fusionkit.encoding import Result
 from fusionkit.match.explanation.align import Alignment
 from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.explanation.variants import Variant
-from fusionkit.match.ops import packet
+from fusionkit.match.ops import op_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _row(p: torch.fx.Node | None, g: Any, differences: Sequence[Difference]) -> 
 
 _NO_EDIT = (
     "extra_user", "shared_node", "mutation_region", "missing_meta", "retrace_error", "extra_check",
-    "unused_argument", "parameter_source",
+    "unused_argument", "parameter_source", "cycle", "consumed_earlier", "unsupported_dtype", "graph_break",
 )  # fmt: skip
 
 
@@ -118,5 +117,4 @@ def call_text(node: torch.fx.Node, names: Mapping[torch.fx.Node, str] | None = N
         return str(value).removeprefix("torch.")
 
     arguments = [*map(text, node.args), *(f"{key}={text(value)}" for key, value in node.kwargs.items())]
-    target = node.target if isinstance(node.target, torch._ops.OpOverload) else packet(node)
-    return f"{target}({', '.join(arguments)})"
+    return f"{op_text(node)}({', '.join(arguments)})"

@@ -17,7 +17,7 @@ from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.composites import wholes_of
 from fusionkit.match.explanation.moves import LONGEST_PASS, Node
 from fusionkit.match.explanation.variants import Variant
-from fusionkit.match.ops import FORM_OPS
+from fusionkit.match.ops import FORM_OPS, packet
 
 _MOST_MARKERS = 3  # number of marker ops, around whose nodes sites are searched
 BUDGETS = (3.0, 7.0)  # cost limits of the alignments, tried one after the other
@@ -35,8 +35,8 @@ class Place:
 
     @property
     def is_near(self) -> bool:
-        """Whether the place has most of the pattern's ops."""
-        same = {p for p, g in self.alignment.pairs.items() if p.target == g.target}
+        """Whether the place has most of the pattern's ops, in any overload."""
+        same = {p for p, g in self.alignment.pairs.items() if packet(p) == packet(g)}
         for step in self.alignment.steps:
             same.update((step.p, *step.members) if step.kind == "composite" else ())
         calls = self.variant.calls

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._guards import detect_fake_mode
+from torch._inductor.lowering import fallback_node_due_to_unsupported_type, unsupported_input_tensor
 from torch._inductor.pattern_matcher import (
     Match,
     PatternEntry,
@@ -23,10 +24,11 @@ from torch._inductor.pattern_matcher import (
     should_compute_mutation_region_ids,
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
 from fusionkit.errors import USER_CODE_ERRORS
 from fusionkit.match.ops import node_pairs
-from fusionkit.passes.admission import refuse_replacement
+from fusionkit.passes.admission import Refusal, refuse_replacement
 from fusionkit.passes.registering import (
     PatternClass,
     UnmatchableError,
@@ -44,13 +46,14 @@ from fusionkit.passes.tracing import TraceFunction, remembering, unlogged_retrac
 class Answer:
     """The answer of torch's matcher at one node.
 
-    `stage`: where it stopped: "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its
-    message, or the reason of the refusal; `match`: the structural match, if any.
+    `stage`: where it stopped: "dtype", "structure", "mutation", "meta", "retrace", "literals", "check" or "hit"; `said`: its
+    message, or the reason of the refusal; `match`: the structural match, if any; `refusal`: that of stage "check".
     """
 
     stage: str
     said: str = ""
     match: Match | None = None
+    refusal: Refusal | None = None
 
 
 class Variant:
@@ -71,7 +74,7 @@ class Variant:
         self.graph = self._traced(pattern.pattern)
         self.unmatchable: UnmatchableError | None = None
         self.raised: BaseException | None = None
-        self._refusal: str | None = None
+        self._refusal: Refusal | None = None
         self._checked = False
         self._entry = self._register()
 
@@ -95,6 +98,9 @@ class Variant:
         """Run torch's matcher at one node of a graph and return where it stopped."""
         if self._entry is None:
             return Answer("structure", "the pattern is not registered")
+        unsupported = unsupported_tensor(node)
+        if unsupported is not None:
+            return Answer("dtype", unsupported)
         match = self._entry.pattern.match(node)
         if not isinstance(match, Match):
             return Answer("structure", _words_of(match))
@@ -116,7 +122,7 @@ class Variant:
             return Answer("retrace", f"{type(self.raised).__name__}: {words}", match)
         if not self._checked:
             return Answer("literals", "a literal differs at the site's own shapes", match)
-        return Answer("hit" if taken else "check", self._refusal or "", match)
+        return checked_answer(match, None if taken else self._refusal or Refusal(""))
 
     def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
         """The trace at a site's own shapes: nodes of `graph` -> nodes of the new trace.
@@ -169,9 +175,24 @@ class Variant:
 
     def _check(self, pattern: PatternClass, match: Match) -> bool:
         self._checked = True
-        refusal = refuse_replacement(pattern, match)
-        self._refusal = None if refusal is None else refusal.reason
-        return refusal is None
+        self._refusal = refuse_replacement(pattern, match)
+        return self._refusal is None
+
+
+def checked_answer(match: Match, refusal: Refusal | None) -> Answer:
+    """The answer for a match of structure and literals, which the replacement's check refuses or admits."""
+    return Answer("hit", "", match) if refusal is None else Answer("check", refusal.reason, match, refusal)
+
+
+def unsupported_tensor(node: torch.fx.Node) -> str | None:
+    """The tensor for which torch's matcher passes a node by: Inductor generates no code for its dtype. None if it stops."""
+    if not fallback_node_due_to_unsupported_type(node, allow_cpu_inputs=False):
+        return None
+    for place, one in [*((operand.name, operand) for operand in node.all_input_nodes), ("its result", node)]:
+        for value in tree_leaves(one.meta.get("val")):
+            if isinstance(value, torch.Tensor) and unsupported_input_tensor(value, node):
+                return f"{place} of dtype {str(value.dtype).removeprefix('torch.')}"
+    return "a tensor that Inductor generates no code for"
 
 
 def _words_of(failed: Any) -> str:
