@@ -44,6 +44,14 @@ views.table(
     merge=["pattern", "variant"],
 )
 
+# %%
+views.table(
+    unit.search_rows(),
+    "Search for an input that shows a difference",
+    empty="nothing was searched: no variant takes part in this run, or its original raised",
+    merge=["pattern"],
+)
+
 # %% [markdown]
 # ## Match
 

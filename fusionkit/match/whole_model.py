@@ -51,7 +51,7 @@ class ModelComparison:
     def reason(self) -> str:
         """One line: what is lacking, the comparison, and the hits of each pattern."""
         if not any(self.hits.values()):
-            return "no pattern hit, so no fused model was compared"
+            return self.lacking or "no pattern hit, so no fused model was compared"
         counts = ", ".join(f"{name} {count}" for name, count in self.hits.items() if count)
         parts = (self.lacking, self.comparison.reason, f"hits: {counts}")
         return "; ".join(part for part in parts if part)

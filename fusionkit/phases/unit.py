@@ -57,6 +57,20 @@ class UnitVerification:
             for regime in replay.regimes
         ]
 
+    def search_rows(self) -> list[dict[str, Any]]:
+        """One row per variant: the result of its counterexample search."""
+        return [
+            {
+                "pattern": pattern,
+                "variant": replay.name,
+                "verdict": str(replay.search.verdict),
+                "result": replay.search.reason,
+                "not exercised": "; ".join(replay.search.not_exercised) or None,
+            }
+            for pattern, replay in self.replays
+            if replay.search is not None
+        ]
+
     def write(self) -> PhaseRecord:
         """Write the two-layer test files, the compared outputs and the evidence."""
         artifacts = [{"path": path, "kind": "test"} for path in _write_tests(self.study)]
