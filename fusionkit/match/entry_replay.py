@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.errors import MisuseError
-from fusionkit.passes.graph_entries import FileGroup, new_nodes, register_entries
+from fusionkit.passes.graph_entries import Check, FileGroup, new_nodes, register_entries
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.site_match import SiteMatch
 
@@ -64,7 +64,7 @@ def entry_site(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> Entr
 def _only_at(match: SiteMatch, group: FileGroup) -> PatternMatcherPass:
     """A pass with the group's entries that rewrites at the match's anchor and nowhere else."""
 
-    def check(name: str, candidate: Match, allowed: Callable[[Match], Any]) -> bool:
+    def check(name: str, candidate: Match, allowed: Check, _: Check | None) -> bool:
         here = name == match.variant and candidate.output_node().name == match.anchor
         return here and bool(allowed(candidate))
 
