@@ -18,7 +18,8 @@ TYPES = [kind for kind in FIXES if kind != "unexplained"]
 # Where the author has to choose, and where no new pattern file helps.
 NOT_REPAIRED = {"extra_user", "duplicate"}
 NO_FILE_HELPS = {
-    *("mutation_region", "missing_meta", "wrong_window"),
+    *("mutation_region", "missing_meta", "wrong_window", "cycle", "graph_break", "unsupported_dtype"),
+    "higher_order_form",  # the mutating op itself, not a repaired form of it
     *("not_registered", "consumed_earlier", "flag_off"),
 }
 

@@ -56,10 +56,13 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _print(report: ExplainReport) -> None:
+    from fusionkit.match.explanation.causes import ALIGNED
+
     fused = f", {len(report.hits.fused)} already fused" if report.hits.fused else ""
+    missed = "missed" if report.hits.join is not None else "near misses"
     write_line(
         f"{report.pattern}: {len(report.hits.hits)} hits{fused}, {len(report.hits.skipped)} skipped,"
-        f" {len(report.missed)} missed"
+        f" {len(report.missed)} {missed}"
     )
     if not (report.hits.matches or report.hits.fused or report.missed):
         write_line("  no such primitive in this graph: no place has most of the ops of any variant")
@@ -70,17 +73,15 @@ def _print(report: ExplainReport) -> None:
     for match in report.hits.skipped:
         write_line(f"  skipped {or_dash(match.module)} ({match.anchor}): {match.reason}")
     for first, *others in _alike(report.missed):
-        nearest = (
-            "nearest variant" if first.near else "nothing here comes near; of all variants the nearest is"
-        )
+        what = "missed" if report.hits.join is not None else "near miss"
+        nearest = f"nearest variant {first.pattern}" if first.near else "nothing here comes near any variant"
         write_line(
-            f"  missed {or_dash(first.module)} ({or_dash(first.anchor)}, {or_dash(first.source)}), {nearest}"
-            f" {first.pattern}"
+            f"  {what} {or_dash(first.module)} ({or_dash(first.anchor)}, {or_dash(first.source)}), {nearest}"
         )
         if others:
             places = ", ".join(or_dash(item.module) for item in others)
             write_line(f"    and for the same causes {len(others)} more: {places}")
-        for cause in first.causes:
+        for cause in (cause for cause in first.causes if first.near or cause.type not in ALIGNED):
             values = with_readings(f"pattern has {cause.expected}, graph has {cause.actual}")
             write_line(
                 f"    {cause.type}: pattern node {_at(cause.pattern_node, cause.pattern_source)}, graph node"
@@ -92,14 +93,17 @@ def _print(report: ExplainReport) -> None:
 
 
 def _alike(missed: Sequence[SiteExplanation]) -> list[list[SiteExplanation]]:
-    """Group sites by variant and causes, ignoring graph nodes, lines and numbers in names."""
+    """Group sites by variant and causes, ignoring graph nodes, lines and numbers in names; one group is near nothing."""
+    from fusionkit.match.explanation.causes import ALIGNED
+
     groups: dict[object, list[SiteExplanation]] = {}
     for item in missed:
         causes = tuple(
             (c.type, c.pattern_node, c.expected, re.sub(r"(?<=[a-z_])\d+(_\d+)?\b", "#", c.actual))
             for c in item.causes
+            if item.near or c.type not in ALIGNED
         )
-        groups.setdefault((item.pattern, causes), []).append(item)
+        groups.setdefault((item.near and item.pattern, causes), []).append(item)
     return list(groups.values())
 
 

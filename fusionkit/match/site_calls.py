@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 from fusionkit.capture.graphs import CapturedGraph, copy_graph_module
 from fusionkit.errors import MisuseError
 from fusionkit.passes.admission import cast_dtype
-from fusionkit.passes.graph_entries import FileGroup, new_nodes, register_entries
+from fusionkit.passes.graph_entries import Check, FileGroup, new_nodes, register_entries
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, replacement_of
 from fusionkit.passes.site_match import SiteMatch
 
@@ -129,7 +129,7 @@ def entry_call(graph: CapturedGraph, match: SiteMatch, group: FileGroup) -> Site
 def _only_at(match: SiteMatch, group: FileGroup) -> PatternMatcherPass:
     """A pass with the group's entries that rewrites at the match's anchor and nowhere else."""
 
-    def check(name: str, candidate: Match, allowed: Callable[[Match], Any]) -> bool:
+    def check(name: str, candidate: Match, allowed: Check, _: Check | None) -> bool:
         here = name == match.variant and candidate.output_node().name == match.anchor
         return here and bool(allowed(candidate))
 

@@ -114,8 +114,14 @@ def _keyword_refusal(omitted: OmittedKeyword) -> Refusal:
     return Refusal(reason, cause="kwargs_structure", node=node.name)
 
 
-def refuse_entry(match: Match) -> Refusal | None:
-    """The reason why a hand-written entry's match must not be replaced: its fused op would wait for itself."""
+def refuse_entry(match: Match, is_traced: bool) -> Refusal | None:
+    """The reason why the match of a file's own entry must not be replaced: its fused op would wait for itself.
+
+    Of a traced entry also the first keyword that its pattern omits; a handler reads the keywords itself.
+    """
+    omitted = next(omitted_keywords(match), None) if is_traced else None
+    if omitted is not None:
+        return _keyword_refusal(omitted)
     arguments = [*match.args, *match.kwargs.values()]
     return _cycle_refusal(match, lambda: [arguments for _ in match.output_nodes()])
 

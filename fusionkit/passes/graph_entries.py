@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
@@ -20,7 +21,8 @@ from fusionkit.passes.registering import PatternClass, entries_of
 from fusionkit.pattern_files.time_limit import own_code
 
 Register = Callable[[Any], Any]
-EntryCheck = Callable[[str, Match, Callable[[Match], Any]], bool]
+Check = Callable[[Match], Any]
+EntryCheck = Callable[[str, Match, Check, Check | None], bool]
 
 
 class FileGroup(Sequence[PatternClass]):
@@ -51,7 +53,9 @@ def register_entries(register: Register, into: PatternMatcherPass, check: EntryC
     """Call a file's `register` on the pass `into`; returns the number of entries.
 
     Each entry is replaced by a copy (the file's own objects stay unchanged) whose extra_check is
-    `check(entry name, match, the entry's own check)`. An entry's name is that of its handler.
+    `check(entry name, match, the entry's check, the file's part of it)`. An entry's name is that of its handler, or of
+    the search function that torch's register_replacement traced: such an entry compares literals in its check, which
+    calls the file's own one; of another entry there is no such part.
     Raises MisuseError when the function raises, exceeds the time limit, or registers nothing.
     """
     name = getattr(register, "__name__", "register_graph_entries")
@@ -82,15 +86,26 @@ def _checked_copy(entry: PatternEntry, check: EntryCheck) -> PatternEntry:
     name = entry_name(entry)
     handler = getattr(entry, "handler", None)
     own, allowed = copy.copy(entry), entry.extra_check
-    own.extra_check = lambda match: check(name, match, allowed)
+    check_of_file = registered(entry).get("extra_check")
+    own.extra_check = lambda match: check(name, match, allowed, check_of_file)
     if handler is not None:
         own.handler = _guarded(handler, name)  # type: ignore[attr-defined]
     return own
 
 
 def entry_name(entry: PatternEntry) -> str:
-    """The name of an entry's handler, else of its kind."""
-    return str(getattr(getattr(entry, "handler", None), "__name__", type(entry).__name__))
+    """The name of an entry's handler or search function, else of its kind."""
+    function = getattr(entry, "handler", None) or registered(entry).get("search_fn")
+    return str(getattr(function, "__name__", type(entry).__name__))
+
+
+def registered(entry: PatternEntry) -> dict[str, Any]:
+    """What torch's register_replacement made an entry of, by its names; empty for any other entry."""
+    if not isinstance(entry, ReplacementPatternEntry) or not inspect.isfunction(entry.extra_check):
+        return {}
+    own: dict[str, Any] = dict(inspect.getclosurevars(entry.extra_check).nonlocals)
+    within = own.get("allowed")  # of the copy that register_entries makes
+    return dict(inspect.getclosurevars(within).nonlocals) if inspect.isfunction(within) else own
 
 
 def _guarded(handler: Callable[..., Any], name: str) -> Callable[..., Any]:

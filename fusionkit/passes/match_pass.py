@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch._inductor.pattern_matcher import Match, PatternMatcherPass
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.sources import module_path, source_line
 from fusionkit.passes.admission import OWN_CHECK, Refusal, refuse_entry, refuse_replacement
-from fusionkit.passes.graph_entries import FileGroup, lint_graph, register_entries, watch_rewrites
+from fusionkit.passes.graph_entries import Check, FileGroup, lint_graph, register_entries, watch_rewrites
 from fusionkit.passes.registering import PatternClass, argument_names, entries_of, register_pattern
 from fusionkit.passes.site_match import SiteMatch
 from fusionkit.passes.tracing import make_tracer
@@ -104,14 +104,17 @@ class PatternMatchPass:
         self._keep(match, pattern.name(), refusal, argument_names(pattern))
         return refusal is None and self._rewrite
 
-    def _admit_entry(self, name: str, match: Match, allowed: Callable[[Match], Any]) -> bool:
-        """The extra_check of each hand-written entry, which calls the entry's own. The match is recorded."""
+    def _admit_entry(self, name: str, match: Match, allowed: Check, check_of_file: Check | None) -> bool:
+        """The extra_check of each entry of a file, which calls the entry's own. The match is recorded."""
         if self._is_taken(match):
             return False
-        refusal = self._consumed(match) or refuse_entry(match)
+        refusal = self._consumed(match) or refuse_entry(match, check_of_file is not None)
         if refusal is None:
             with own_code(f"extra_check of {name}"):
-                refusal = None if allowed(match) else Refusal(OWN_CHECK)
+                if not allowed(match):
+                    if check_of_file is not None and check_of_file(match):
+                        return False  # a literal differs
+                    refusal = Refusal(OWN_CHECK)
         self._keep(match, name, refusal, list(match.kwargs))
         return refusal is None and self._rewrite
 

@@ -49,6 +49,35 @@ class RmsNormPattern:
         return Pattern
 
 
+class OfViewRmsNormPattern:
+    """torch.nn.RMSNorm on a view that is not contiguous: torch makes the result contiguous before the cast back."""
+
+    @staticmethod
+    def create(dtype: torch.dtype) -> type[PatternBase]:
+        """Variant for activations and gain of `dtype` (the casts vanish for float32)."""
+
+        class Pattern(_FusedRmsNormPattern):
+            @staticmethod
+            def name() -> str:
+                return f"OfViewRmsNormPattern_{dtype}".replace("torch.", "")
+
+            @staticmethod
+            def inputs() -> list[Tensor]:
+                return [torch.empty(2, 4, 8, 16, dtype=dtype, device="meta").transpose(1, 2), _gain(dtype)]
+
+            @staticmethod
+            def pattern(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+                h = x.to(torch.float32)
+                variance = torch.ops.aten.mean.dim(h.pow(2), [x.dim() - 1], True)
+                scale = torch.rsqrt(torch.ops.aten.add.Scalar(variance, eps))
+                whole: Tensor = torch.ops.aten.clone.default(
+                    h * scale * weight, memory_format=torch.contiguous_format
+                )
+                return whole.to(x.dtype)
+
+        return Pattern
+
+
 class HandWrittenRmsNormPattern:
     """The norm of transformers' Llama: mean over -1, add.Tensor, cast back, gain last and on the left."""
 
@@ -162,7 +191,12 @@ RmsNormPatternGroup = [
     *(
         factory.create(dtype)
         for dtype in (torch.bfloat16, torch.float32)
-        for factory in (RmsNormPattern, HandWrittenRmsNormPattern, GainLastRmsNormPattern)
+        for factory in (
+            OfViewRmsNormPattern,
+            RmsNormPattern,
+            HandWrittenRmsNormPattern,
+            GainLastRmsNormPattern,
+        )
     ),
     CastLastRmsNormPattern.create(torch.bfloat16),
     OnePlusGainRmsNormPattern.create(torch.bfloat16),

@@ -64,6 +64,60 @@ class Gate(nn.Module):
         return value * torch.tanh(gate)
 
 
+class BrokenNorm(nn.Module):
+    """An RMSNorm, written by hand, that looks at a value in its midst."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`x`: (..., 16)."""
+        mean = x.pow(2).mean(-1, keepdim=True)
+        if mean.max().item() > 1e6:
+            x = x * 1.0
+        return x * torch.rsqrt(mean + 1e-6) * self.weight
+
+
+class Residual(nn.Module):
+    """A sum and its activation, scaled by a number that comes from the sum."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """`x`, `y`: of one shape."""
+        total = x + y
+        scale = total.abs().amax()
+        return torch.sigmoid(total) * scale, total
+
+
+class Rotation(nn.Module):
+    """A rotation written as a product of complex tensors."""
+
+    def forward(self, x: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+        """`x`: complex (..., 8); `angle`: real (..., 8)."""
+        return x * torch.polar(torch.ones_like(angle), angle)
+
+
+def _halve(out: torch.Tensor, x: torch.Tensor) -> None:
+    out.copy_(x / 2)
+
+
+if not hasattr(torch.ops.small_models, "halve_"):
+    LIBRARY = torch.library.Library("small_models", "FRAGMENT")
+    LIBRARY.define("halve_(Tensor(a!) half, Tensor x) -> ()")
+    LIBRARY.impl("halve_", _halve, "CPU")
+    torch.library.register_fake("small_models::halve_", lambda half, x: None, lib=LIBRARY)
+
+
+class Halved(nn.Module):
+    """A custom op that writes into its first argument, and an activation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`x`: of any shape."""
+        half = torch.empty_like(x)
+        torch.ops.small_models.halve_(half, x)
+        return torch.tanh(half)
+
+
 def norm(size: str, dtype: torch.dtype) -> Built:
     """One RMSNorm site."""
     return Norm().to(dtype), {"x": torch.randn(2, 8, 16, dtype=dtype)}
@@ -78,3 +132,25 @@ def gate(size: str, dtype: torch.dtype) -> Built:
     """One gate over a view."""
     model = nn.Sequential(OrderedDict(gate=Gate())).to(dtype)
     return model, {"input": torch.randn(2, 8, 16, dtype=dtype)}
+
+
+def broken_norm(size: str, dtype: torch.dtype) -> Built:
+    """One norm, cut by a graph break."""
+    return nn.Sequential(OrderedDict(norm=BrokenNorm())).to(dtype), {
+        "input": torch.randn(2, 8, 16, dtype=dtype)
+    }
+
+
+def residual(size: str, dtype: torch.dtype) -> Built:
+    """One scaled sum."""
+    return Residual(), {"x": torch.randn(2, 16, dtype=dtype), "y": torch.randn(2, 16, dtype=dtype)}
+
+
+def rotation(size: str, dtype: torch.dtype) -> Built:
+    """One complex rotation."""
+    return Rotation(), {"x": torch.randn(2, 8, dtype=torch.complex64), "angle": torch.randn(2, 8)}
+
+
+def halved(size: str, dtype: torch.dtype) -> Built:
+    """One mutating op, and its activation."""
+    return Halved(), {"x": torch.randn(2, 16, dtype=dtype)}

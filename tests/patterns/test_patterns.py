@@ -143,6 +143,12 @@ HITS = [
         lambda x, w: F.rms_norm(x, (8,), w, 3e-5),
         lambda d: (t(5, 8, dtype=d), t(8, dtype=d)),
     ),
+    (
+        "rms_norm",
+        "OfViewRmsNormPattern",
+        lambda x, w: F.rms_norm(x.transpose(1, 2), (16,), w, 1e-6),
+        lambda d: (t(2, 6, 4, 16, dtype=d), t(16, dtype=d)),
+    ),
     ("rms_norm", "HandWrittenRmsNormPattern", hand_written, lambda d: (t(2, 6, 16, dtype=d), t(16, dtype=d))),
     (
         "rope",

@@ -47,6 +47,16 @@ FIXES: dict[str, str] = {
 }
 
 
+# The types of differences between two aligned graphs; where nothing comes near, they say nothing.
+ALIGNED = frozenset(
+    {
+        "decomposition", "argument_order", "dtype_path", "missing_node", "dim_literal", "scalar_literal",
+        "parameter_source", "overload", "higher_order_form", "kwargs_structure", "dynamic_shape", "extra_user",
+        "shared_node", "root_not_indexed", "unexplained",
+    }
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Cause(Result):
     """Why one site was missed: the CAUSE of the JSON interface."""

@@ -17,6 +17,7 @@ from fusionkit.match.explanation.differences import Difference, Surroundings, st
 from fusionkit.match.explanation.graph_breaks import GraphBreaks
 from fusionkit.match.explanation.literal_differences import cast_at_entry, literal_differences
 from fusionkit.match.explanation.refusals import refused_by_matcher
+from fusionkit.match.explanation.rotations import COMPLEX, REAL, complex_rotations, is_rotation
 from fusionkit.match.explanation.rows import AlignedRow, aligned_rows, edit_of
 from fusionkit.match.explanation.site_search import BUDGETS, Place, Places
 from fusionkit.match.explanation.variants import Answer, Variant
@@ -82,6 +83,10 @@ class Explainer:
             or [place for place, paths in every if any(below(path, module) for path in paths)]
             or self._below(module, skip)
         )
+        if not any(place.is_near for place in exact):
+            rotated = self._complex_rotation(module, ordinal, skip)
+            if rotated is not None:
+                return rotated
         if not exact:
             return self._without_place(module, skip)
         nearest = sorted(exact, key=lambda place: place.likeness)[: max(of, 1)]
@@ -164,6 +169,18 @@ class Explainer:
             if any(p.target == g.target for p, g in place.alignment.pairs.items())
         ]
         return sorted(places, key=lambda place: place.likeness)[:1]
+
+    def _complex_rotation(self, module: str, ordinal: int, skip: frozenset[str]) -> SiteExplanation | None:
+        """The explanation of the module's `ordinal`-th complex rotation, where a pattern rotates real halves."""
+        variant = next((variant for variant in self._variants if is_rotation(variant)), None)
+        own = [n for n in self._places.nodes if n.name not in skip and below(module_path(n), module)]
+        ends = [] if variant is None else complex_rotations(own)
+        if variant is None or not ends:
+            return None
+        end = ends[min(ordinal, len(ends) - 1)]
+        cause = cause_of(Difference("decomposition", outputs_of(variant.graph)[0], end, REAL, COMPLEX))
+        where, nodes = source_line(end), (end.all_input_nodes[0].name, end.name)
+        return SiteExplanation(end.name, module, where, "miss", variant.name, (cause,), nodes=nodes)
 
     def _without_place(self, module: str, skip: frozenset[str]) -> SiteExplanation:
         """The explanation of a site that has no op of the pattern."""

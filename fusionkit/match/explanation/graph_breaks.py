@@ -80,16 +80,16 @@ def _near(line: str, reason: str) -> bool:
 
 
 def _below(node: Node) -> set[Node]:
-    found, front = set(), [node]
+    reached, front = set(), [node]
     while front:
-        front += [operand for operand in front.pop().all_input_nodes if operand not in found]
-        found.update(front)
-    return found
+        front += [operand for operand in front.pop().all_input_nodes if operand not in reached]
+        reached.update(front)
+    return reached
 
 
 def _above(node: Node) -> set[Node]:
-    found, front = set(), [node]
+    reached, front = set(), [node]
     while front:
-        front += [user for user in front.pop().users if user not in found]
-        found.update(front)
-    return found
+        front += [user for user in front.pop().users if user not in reached]
+        reached.update(front)
+    return reached

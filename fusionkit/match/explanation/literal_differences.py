@@ -32,9 +32,10 @@ def literal_differences(
         ours, theirs = operands(p), operands(g)
         again = ours if specific is None or p not in specific else operands(specific[p])
         for label, first in ours.items():
-            if isinstance(first, Node) or stands_in(first) or label not in theirs:
+            expected = again.get(label, first)
+            if isinstance(first, Node) or stands_in(expected) or label not in theirs:
                 continue
-            expected, actual = again.get(label, first), theirs[label]
+            actual = theirs[label]
             kind = _literal_type(label, expected)
             if specific is None and (
                 kind == "dynamic_shape" or (kind == "dim_literal" and _same_from_end(p, g, expected, actual))

@@ -202,6 +202,9 @@ class Explainers:
         refused = next((m for m in self._refused() if item.module in (m.module, *m.modules)), None)
         if refused is None or any(cause.type == refused.cause for cause in item.causes):
             return item
+        explained = item.near and all(cause.type != "unexplained" for cause in item.causes)
+        if explained and item.pattern != refused.variant:  # a variant of another dtype, for one
+            return item
         (cause,) = _refused(refused).causes
         others = tuple(cause for cause in item.causes if cause.type != "unexplained")
         return dataclasses.replace(item, pattern=refused.variant, causes=(cause, *others))

@@ -11,6 +11,7 @@ import torch.fx
 from fusionkit.capture.sources import source_line
 from fusionkit.encoding import Result
 from fusionkit.match.explanation.align import Alignment
+from fusionkit.match.explanation.calls import ANYTHING
 from fusionkit.match.explanation.differences import Difference
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import op_text
@@ -94,7 +95,7 @@ def edit_of(difference: Difference, alignment: Alignment) -> str | None:
     only_graph = {step.g for step in alignment.steps if step.kind == "graph_only"}
     only_pattern = {step.p for step in alignment.steps if step.kind == "pattern_only"}
     if p is not None and p.op == "call_function" and g not in only_graph:
-        lines.append(f"- {p.name} = {call_text(p)}")
+        lines.append(f"- {p.name} = {call_text(p).replace(repr(ANYTHING), difference.expected)}")
     if g is not None and g.op == "call_function" and (g in only_graph or p not in only_pattern):
         own = names.get(g, g.name) if known is g or g in only_graph else g.name
         lines.append(f"+ {own} = {call_text(g, names)}")

@@ -15,7 +15,8 @@ import torch.fx
 from fusionkit.match.explanation.align import Aligner, Alignment
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.composites import wholes_of
-from fusionkit.match.explanation.moves import LONGEST_PASS, Node
+from fusionkit.match.explanation.literal_differences import cast_at_entry
+from fusionkit.match.explanation.moves import LONGEST_PASS, ODD, Node
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import FORM_OPS, packet
 
@@ -27,7 +28,10 @@ _SLACK = 2  # number of additional nodes that a site may have between a marker n
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place in the graph with its nearest variant; `likeness` orders places, lowest first."""
+    """One place in the graph with its nearest variant; `likeness` orders places, lowest first.
+
+    A variant of another dtype, which meets the site behind its first cast, is less alike.
+    """
 
     variant: Variant
     alignment: Alignment
@@ -137,7 +141,9 @@ class Places:
                     break
                 alignment = aligner.align(end, limit)
                 if alignment is not None and self._has(alignment, anchor):
-                    best = Place(variant, alignment, alignment.cost - gain)
+                    likeness = alignment.cost - gain + ODD * (cast_at_entry(alignment) is not None)
+                    if best is None or likeness < best.likeness:
+                        best = Place(variant, alignment, likeness)
         return best
 
     def _apart(self, places: Sequence[Place]) -> list[Place]:

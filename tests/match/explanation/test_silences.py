@@ -7,8 +7,9 @@ from own_patterns import capture_of, causes, explained, model_of, pattern_of
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 
 from fusionkit.capture.capturing import capture_graphs
-from fusionkit.match.explanation.missing import explain_pattern
+from fusionkit.match.explanation.missing import explain_capture, explain_missing, explain_pattern
 from fusionkit.match.matching import match_groups
+from fusionkit.patterns.rms_norm_pattern import RmsNormPattern
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.site_counts import expected_counts
 
@@ -396,3 +397,136 @@ def test_a_counted_site_that_is_cut_keeps_its_module():
     matching = match_groups(capture_graphs(subject), {"rms_norm": group}, "before-freezing")
     report = explain_pattern(matching, "rms_norm", expected_counts(subject))
     assert [(item.module, item.causes[0].type) for item in report.missed] == [("1", "graph_break")]
+
+
+ENTRY = """import torch
+from torch._inductor.pattern_matcher import fwd_only, register_replacement
+
+
+def gate(x, w):
+    return {search}
+
+
+def fused_gate(x, w):
+    return torch.ops.npu.npu_swiglu.default(torch.cat([x, w], -1), -1)
+
+
+def register_trial_graph_entries(pattern_pass):
+    examples = [torch.empty(2, 4), torch.empty(2, 4)]
+    register_replacement(gate, fused_gate, examples, fwd_only, pattern_pass{check})
+"""
+
+
+def entry_report(folder, search, check=""):
+    path = folder / "trial_pattern.py"
+    path.write_text(ENTRY.format(search=search, check=check))
+    capture = capture_of(model_of(lambda _, x, w: torch.tanh(x) * w * 2.0), X, X + 1)
+    (report,) = explain_capture(capture, path)
+    return report
+
+
+def test_an_entry_through_register_replacement_hits(tmp_path):
+    (hit,) = entry_report(tmp_path, "torch.tanh(x) * w * 2.0").hits.hits
+    assert (hit.variant, hit.anchor) == ("gate", "mul_1")
+
+
+def test_a_literal_of_such_an_entry_is_compared_at_the_site(tmp_path):
+    report = entry_report(tmp_path, "torch.tanh(x) * w * 3.0")
+    assert report.hits.matches == ()
+    ((cause,),) = [item.causes for item in report.missed]
+    assert (cause.type, cause.graph_node, cause.expected, cause.actual) == (
+        "scalar_literal",
+        "mul_1",
+        "3.0",
+        "2.0",
+    )
+    assert (
+        cause.edit
+        == "- mul_tensor_1 = aten.mul.Tensor(mul_tensor, 3.0)\n+ mul_tensor_1 = aten.mul.Tensor(mul_tensor, 2.0)"
+    )
+
+
+def test_the_check_of_such_an_entry_refuses_by_itself(tmp_path):
+    """Near miss: structure and literals fit, and the file's own check says no."""
+    report = entry_report(tmp_path, "torch.tanh(x) * w * 2.0", ", extra_check=lambda match: False")
+    assert [match.cause for match in report.hits.refused] == ["extra_check"]
+    assert causes(report) == [("extra_check", "mul_1")]
+
+
+def test_a_scalar_literal_meets_a_tensor_and_a_tensor_meets_a_literal():
+    scaled = lambda x: x.sin() * 2.0  # noqa: E731
+    by = lambda x, s: x.sin() * s  # noqa: E731
+    against_tensor = explained(
+        capture_of(model_of(lambda _, x, s: by(x, s)), X, X + 1), pattern_of(scaled, scaled, (X,))
+    )
+    ((cause,),) = [item.causes for item in against_tensor.missed]
+    assert (cause.type, cause.expected, cause.actual) == ("scalar_literal", "2.0", "tensor arg1_1")
+    against_literal = explained(capture_of(model_of(lambda _, x: scaled(x)), X), pattern_of(by, by, (X, X)))
+    ((cause,),) = [item.causes for item in against_literal.missed]
+    assert (cause.type, cause.expected, cause.actual) == ("scalar_literal", "tensor s_1", "2.0")
+
+
+def complex_rotation(x, angle):
+    halves = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(halves * torch.polar(torch.ones_like(angle), angle)).flatten(-2).type_as(x)
+
+
+def real_rotation(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-b, a], dim=-1) * sin
+
+
+class Turned(torch.nn.Module):
+    """A linear, a rotation by `turn`, and a linear."""
+
+    def __init__(self, turn):
+        super().__init__()
+        self.before, self.turn, self.behind = torch.nn.Linear(8, 8), turn, torch.nn.Linear(8, 8)
+
+    def forward(self, x, *tables):
+        return self.behind(self.turn(self.before(x), *tables))
+
+
+def rotation_report(turn, *tables):
+    matching = match_groups(
+        capture_of(Turned(model_of(turn)), X, *tables),
+        {"rope": [pattern_of(real_rotation, real_rotation, (X, X, X))]},
+        "before-freezing",
+    )
+    return matching, explain_missing(matching, "rope", ["turn.own"])
+
+
+def test_a_complex_rotation_is_the_site_of_a_pattern_of_real_halves():
+    matching, (item,) = rotation_report(lambda _, x, angle: complex_rotation(x, angle), torch.randn(2, 4))
+    assert (matching.matches, item.anchor, item.module) == ((), "view_as_real", "turn.own")
+    (cause,) = item.causes
+    assert (cause.type, cause.edit) == ("decomposition", None)
+    assert "aten.view_as_complex" in cause.actual
+
+
+def test_a_real_rotation_hits():
+    matching, _ = rotation_report(lambda _, x, *tables: real_rotation(x, *tables), X, X)
+    assert [match.module for match in matching.matches] == ["turn.own"]
+
+
+def test_a_complex_product_that_is_no_rotation_of_halves_is_laid_on_nothing():
+    """Near miss: complex numbers, but nothing was made of real halves."""
+    _, (item,) = rotation_report(lambda _, x: torch.view_as_real(torch.fft.fft(x) * 2.0).sum(-1))
+    assert (item.near, item.anchor == "view_as_real") == (False, False)
+
+
+def test_a_site_of_a_view_names_what_torch_inserts():
+    """torch.nn.RMSNorm of a view ends in a clone; the kit's own norm pattern without it is one node away."""
+    model = torch.nn.Sequential(
+        model_of(lambda _, x: x.view(1, 4, 2, 16).transpose(1, 2)), torch.nn.RMSNorm(16, eps=1e-6)
+    )
+    capture = capture_of(model.bfloat16(), torch.randn(1, 4, 32).bfloat16())
+    group = [
+        factory.create(dtype) for dtype in (torch.bfloat16, torch.float32) for factory in (RmsNormPattern,)
+    ]
+    matching = match_groups(capture, {"rms_norm": group}, "before-freezing")
+    (item,) = explain_missing(matching, "rms_norm", ["1"])
+    assert (item.pattern, [(c.type, c.graph_node) for c in item.causes]) == (
+        "RmsNormPattern_bfloat16",
+        [("missing_node", "clone")],
+    )
