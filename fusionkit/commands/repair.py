@@ -14,7 +14,7 @@ from fusionkit.visible import with_readings
 
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
-    from fusionkit.match.repairing.repair import RepairReport
+    from fusionkit.match.repairing.report import RepairReport
     from fusionkit.match.repairing.synthesis import SynthesisReport
 
 
@@ -29,6 +29,7 @@ def _configure_repair(parser: argparse.ArgumentParser) -> None:
 def _repair(arguments: argparse.Namespace) -> int:
     from fusionkit.config import CompilationConfig
     from fusionkit.match.repairing.repair import repair
+    from fusionkit.pattern_files.naming import names_of_file
 
     _refuse_existing(arguments.out)
     capture = _capture(arguments)
@@ -38,6 +39,7 @@ def _repair(arguments: argparse.Namespace) -> int:
         arguments.pattern,
         config=CompilationConfig(window=arguments.window, decompositions=arguments.decompositions),
         seed=arguments.seed,
+        names=names_of_file(arguments.out.stem),
     )
     if report.offered:
         report.write(arguments.out)
@@ -64,6 +66,8 @@ def _print_repair(report: RepairReport, out: Path) -> None:
                 f" pattern has {with_readings(cause.expected)}, graph has {with_readings(cause.actual)}"
             )
             write_line(f"      {cause.fix}")
+    if report.copies is not None and report.copies.more:
+        write_line(f"  {report.copies}")
     write_line(f"written to {out}" if report.offered else f"no repair is offered: {report.reason}")
 
 
@@ -103,8 +107,12 @@ def _synthesize(arguments: argparse.Namespace) -> int:
 def _print_synthesis(report: SynthesisReport, out: Path) -> None:
     besides = f", and {report.besides} other places" if report.besides else ""
     write_line(f"{report.name}: {report.hits} hits of {report.sites} sites of the chosen forms{besides}")
-    for cls, taken in report.taken:
+    for (cls, taken), differs in zip(report.taken, report.differs, strict=True):
         write_line(f"  {cls}: replacement {taken or 'is yours to write (it repeats the search part)'}")
+        if differs:
+            write_line(f"    {differs}")
+    if report.copies is not None and report.copies.more:
+        write_line(f"  {report.copies}")
     write_line(f"no file is written: {report.reason}" if report.reason else f"written to {out}")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,10 +12,13 @@ import torch.fx
 
 from fusionkit.errors import MisuseError
 from fusionkit.match.explanation.align import Alignment
-from fusionkit.match.ops import operands
+from fusionkit.match.ops import is_cast, operands
+from fusionkit.match.repairing.copies import copies_added
 from fusionkit.match.repairing.old_variants import OldVariant
-from fusionkit.match.repairing.region import Region, Slot, enclose, is_number
-from fusionkit.match.repairing.region_numbers import plausible
+from fusionkit.match.repairing.region import Region, Slot, enclose, is_number, with_edge_casts
+from fusionkit.match.repairing.region_numbers import exact, plausible
+from fusionkit.match.repairing.synthesis_ops import TakenOp, take_op
+from fusionkit.passes.tracing import CalledOps, TraceFunction
 
 Node = torch.fx.Node
 _MOST_STATES = 3000
@@ -24,10 +27,16 @@ _MOST_TRIALS = 24
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A region that an old variant's replacement computes. `scalars`: its numbers -> scalar arguments."""
+    """A region that an old variant's replacement computes. `scalars`: its numbers -> scalar arguments.
+
+    `is_exact`: the two agree in the filter `exact`, which still has to be proven. `taken`: the call that computes
+    the region in place of the old replacement.
+    """
 
     region: Region
     scalars: Mapping[Slot, str]
+    is_exact: bool = True
+    taken: TakenOp | None = None
 
     def settled(self, variant: OldVariant, regions: Sequence[Region]) -> Fit:
         """The fit without the written numbers whose value in all these regions is the variant's own."""
@@ -37,7 +46,7 @@ class Fit:
             if name in variant.scalars
             or any(region.argument(slot) != variant.written[name] for region in regions)
         }
-        return Fit(self.region, kept)
+        return replace(self, scalars=kept)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -45,24 +54,67 @@ class Fit:
         return {name: self.region.argument(slot) for slot, name in self.scalars.items()}
 
 
-def find_fit(variant: OldVariant, alignment: Alignment, most: int = _MOST_TRIALS) -> Fit | None:
-    """The region at an alignment that the variant's replacement computes, or None.
+def find_fit(
+    variant: OldVariant,
+    alignment: Alignment,
+    trace: TraceFunction,
+    refused: Collection[Any] = (),
+    most: int = _MOST_TRIALS,
+) -> Fit | None:
+    """The region at an alignment that the variant's replacement computes, or the first that it nearly computes, or None.
 
     Up to `most` candidates are tried: first the region of the alignment's own bindings, then those of other cuts of
-    the graph with as many inputs, likeliest first. The replacement's results on random inputs decide.
+    the graph with as many inputs, likeliest first. The replacement's results on random inputs decide. `refused`: keys
+    of fits (see `fit_key`) that a proof refused.
     """
     known = _known(variant, alignment)
     outputs = [node for _, node in alignment.roots]
+    nearest: Fit | None = None
     trials = 0
     for region in _regions(variant, outputs, known):
         for scalars in _scalar_choices(variant, alignment, region):
             fit = Fit(region, scalars)
-            if plausible(region, variant.replacement(fit.values)):
-                return fit
+            if fit_key(variant, fit) not in refused and plausible(region, variant.replacement(fit.values)):
+                candidate = variant.replacement_at(region, fit.values, trace)
+                if exact(region, candidate):
+                    return _with_fewest_copies(fit, candidate)
+                nearest = nearest or replace(fit, is_exact=False)
             trials += 1
         if trials >= most:
+            break
+    return nearest
+
+
+def fit_key(variant: OldVariant, fit: Fit) -> Any:
+    """Equal for fits of one variant to regions of one form, with or without the casts at their edges."""
+    without_casts = [str(node.target) for node in fit.region.nodes if not is_cast(node)]
+    return variant.group, variant.index, tuple(without_casts)
+
+
+def other_form(variant: OldVariant, fit: Fit) -> Fit | None:
+    """The fit with another call of the old replacement's op, proven to compute the region; None without one.
+
+    Only for a variant whose replacement computes its own search part: else the replacement itself is wrong.
+    """
+    nodes = tuple(node for node in variant.graph.nodes if node.op == "call_function")
+    placeholders = tuple(variant.graph.find_nodes(op="placeholder"))
+    own = Region(placeholders, nodes, tuple(variant.graph.output_node().all_input_nodes))
+    with CalledOps() as called:
+        if not exact(own, variant.replacement(variant.scalars)):
             return None
-    return None
+    taken, _ = take_op(fit.region, {op._schema.name.rpartition("::")[2] for op in called.ops})
+    return None if taken is None else replace(fit, is_exact=True, taken=taken)
+
+
+def _with_fewest_copies(fit: Fit, candidate: Callable[..., Any]) -> Fit:
+    """The fit, or it with the site's own casts at its edges where fewer casts and copies are left then."""
+    fits = [fit]
+    for region in with_edge_casts(fit.region):
+        offset = region.nodes.index(fit.region.nodes[0])
+        places = {(index + offset, label): name for (index, label), name in fit.scalars.items()}
+        if plausible(region, candidate) and exact(region, candidate):
+            fits.append(Fit(region, places))
+    return min(fits, key=lambda item: copies_added(item.region, candidate))
 
 
 def _known(variant: OldVariant, alignment: Alignment) -> dict[str, Node]:

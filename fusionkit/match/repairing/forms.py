@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch.fx
 from torch._guards import detect_fake_mode
@@ -15,8 +16,8 @@ from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.differences import Surroundings, structural_differences
 from fusionkit.match.explanation.literal_differences import literal_differences
 from fusionkit.match.explanation.site_search import users_within
-from fusionkit.match.ops import FORM_OPS, node_pairs, packet
-from fusionkit.match.repairing.fits import Fit, find_fit
+from fusionkit.match.ops import FORM_OPS, describe, is_cast, node_pairs, packet
+from fusionkit.match.repairing.fits import Fit, find_fit, other_form
 from fusionkit.match.repairing.old_variants import OldVariant
 from fusionkit.match.repairing.region import Region, regions_like
 from fusionkit.passes.registering import fake_like
@@ -45,26 +46,49 @@ class Form:
 
 
 def find_forms(
-    variants: Sequence[OldVariant], graphs: Sequence[torch.fx.Graph], taken: set[Node], trace: TraceFunction
+    variants: Sequence[OldVariant],
+    graphs: Sequence[torch.fx.Graph],
+    taken: set[Node],
+    trace: TraceFunction,
+    refused: Collection[Any] = (),
 ) -> list[Form]:
-    """Every form that one of the variants could match after a repair, outside the nodes `taken` by hits."""
-    search = _Search(graphs, set(taken), trace)
+    """Every form that one of the variants could match after a repair, outside the nodes `taken` by hits.
+
+    A form whose replacement is exact comes before one that it nearly computes. `refused`: keys of fits (see
+    `fit_key`) that a proof refused.
+    """
+    search = _Search(graphs, set(taken), trace, refused)
     for variant in variants:
         search.near(variant)
+    search.take_nearest()
     if not search.forms and not taken:
         for variant in variants:
             search.anywhere(variant)
+        search.take_nearest()
     return search.forms
 
 
 class _Search:
-    """The forms so far, and the nodes that they or earlier hits cover."""
+    """The forms so far, the nodes that they or earlier hits cover, and the places that a replacement nearly computes.
 
-    def __init__(self, graphs: Sequence[torch.fx.Graph], covered: set[Node], trace: TraceFunction) -> None:
+    `named`: nodes of places that differ from a search part in literals alone: the pattern means the whole of such a
+    place, so that no part of it is offered where the replacement does not compute the whole.
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence[torch.fx.Graph],
+        covered: set[Node],
+        trace: TraceFunction,
+        refused: Collection[Any],
+    ) -> None:
         self.graphs = graphs
         self.covered = covered
         self.trace = trace
+        self.refused = refused
         self.forms: list[Form] = []
+        self.named: set[Node] = set()
+        self.nearest: list[tuple[OldVariant, Alignment, torch.fx.Graph, Fit]] = []
 
     def near(self, variant: OldVariant) -> None:
         """Try the places where the variant can be aligned, lowest cost first."""
@@ -75,7 +99,9 @@ class _Search:
             most = _MOST_FAILURES if not self.forms else _MOST_FAILURES // 3
             if root in self.covered or failed[around] > 1 or sum(failed.values()) >= most:
                 continue
-            if not self.take(variant, alignment, graph, find_fit(variant, alignment)):
+            if not self.take(
+                variant, alignment, graph, find_fit(variant, alignment, self.trace, self.refused)
+            ):
                 failed[around] += 1
 
     def anywhere(self, variant: OldVariant) -> None:
@@ -93,12 +119,31 @@ class _Search:
             for node in rare[:_MOST_KINDS]:
                 alignment = Alignment(float("inf"), ((outputs[0], node),))
                 if node not in self.covered:
-                    self.take(variant, alignment, graph, find_fit(variant, alignment, _MOST_KIND_TRIALS))
+                    fit = find_fit(variant, alignment, self.trace, self.refused, _MOST_KIND_TRIALS)
+                    self.take(variant, alignment, graph, fit)
 
     def take(self, variant: OldVariant, alignment: Alignment, graph: torch.fx.Graph, fit: Fit | None) -> bool:
-        """Add the form of a fit with its uncovered regions; returns whether there was a fit."""
+        """Add the form of an exact fit with its uncovered regions; returns whether there was one."""
         if fit is None:
             return False
+        if not fit.is_exact:
+            self.nearest.append((variant, alignment, graph, fit))
+            if _differs_in_literals_only(variant, alignment, fit):
+                self.named |= {*fit.region.nodes}
+            return False
+        if self.named & {*fit.region.nodes}:
+            return False
+        self._add(variant, alignment, graph, fit)
+        return True
+
+    def take_nearest(self) -> None:
+        """Add what no exact form covers: by another call of the replacement's op if one is exact, else as it is."""
+        for variant, alignment, graph, fit in self.nearest:
+            if not self.covered & {*fit.region.nodes}:
+                self._add(variant, alignment, graph, other_form(variant, fit) or fit)
+        self.nearest = []
+
+    def _add(self, variant: OldVariant, alignment: Alignment, graph: torch.fx.Graph, fit: Fit) -> None:
         same = [item for item in regions_like(fit.region, self.graphs) if not self.covered & {*item.nodes}]
         if same:
             self.covered |= {node for item in same for node in item.nodes}
@@ -106,7 +151,13 @@ class _Search:
             fit = fit.settled(variant, whole)
             edits = _edits(variant, alignment, fit, graph, self.trace) or ("written anew from the graph",)
             self.forms.append(Form(variant, fit, whole, tuple(item for item in same if item.leaks), edits))
-        return True
+
+
+def _differs_in_literals_only(variant: OldVariant, alignment: Alignment, fit: Fit) -> bool:
+    calls = [node for node in variant.graph.nodes if node.op == "call_function"]
+    return len(calls) == len(fit.region.nodes) and all(
+        node in alignment.pairs and alignment.pairs[node].target == node.target for node in calls
+    )
 
 
 def _near(
@@ -174,6 +225,12 @@ def _edits(
         + (f" (node {item.graph_node.name})" if item.graph_node is not None else "")
         for item in differences
     ]
+    root = alignment.roots[0][1]
+    moved = [node for node in fit.region.outputs if is_cast(node) and root in node.all_input_nodes]
+    lines += [f"dtype_path: no cast -> {describe(node)} (node {node.name})" for node in moved]
+    if fit.taken is not None:
+        call = fit.taken.bound.text(variant.tensors, None).removeprefix("return ")
+        lines.append(f"replacement: not equal at this site -> {call}")
     lifted = [name for name in fit.values if name in variant.written]
     lines += [f"scalar_literal: {variant.written[n]} in both functions -> argument {n}" for n in lifted]
     own = "parameter_source: a tensor held by the pattern"

@@ -27,16 +27,16 @@ STAND_INS = (0.0113377, 0.0227179, 0.0341551, 0.0457327)
 class NewVariant:
     """A repaired variant: the old one, the regions that it was written from, and its text.
 
-    `fit`: of a graph entry, which is no class; `name` is then its handler's.
+    `cls`: "" for a graph entry, which is no class; `name` is then its handler's.
     """
 
     old: OldVariant
+    fit: Fit
     regions: tuple[Region, ...]
     cls: str
     name: str
     edits: tuple[str, ...]
     text: str
-    fit: Fit | None = None
 
 
 def write_variant(
@@ -57,7 +57,12 @@ def write_variant(
     names = [*old.tensors, *old.scalars, *lifted] if lifted else old.names
     values = fit.values
     signature = ", ".join(f"{name}={values[name]!r}" if name in values else name for name in names)
-    if old.rewritten or lifted:
+    if fit.taken is not None:
+        bound = fit.taken.bound
+        bodies["replacement"] = bound.text(
+            old.tensors, None if bound.eps is None else fit.scalars.get(bound.eps)
+        )
+    elif old.rewritten or lifted:
         traced, places = old.trace_replacement(regions[0], trace)
         chosen = {slot: name for slot, name in places.items() if name in fit.values}
         bodies["replacement"] = write_body([traced], old.tensors, chosen)
@@ -67,7 +72,7 @@ def write_variant(
     head = f'class {cls}({old.group}[{old.index}]):\n    """Written from the graph: {origin}."""\n\n'
     examples = [example_of(value) for value in regions[0].input_values]
     methods = methods_text(f'"{name}"', examples, scalars if lifted else {}, signature, bodies)
-    return NewVariant(old, tuple(regions), cls, name, tuple(edits), head + comments + methods)
+    return NewVariant(old, fit, tuple(regions), cls, name, tuple(edits), head + comments + methods)
 
 
 def write_entry_variant(
@@ -77,14 +82,13 @@ def write_entry_variant(
 
     Raises MisuseError if the old replacement's arguments would have to change.
     """
-    if old.rewritten or any(name in old.written for name in fit.values):
+    if fit.taken is not None or old.rewritten or any(name in old.written for name in fit.values):
         raise MisuseError(
             f"pattern {name_of(old.pattern)}: sizes vary and its arguments change; write it anew by hand"
         )
     places: dict[str, int | Slot] = {name: index for index, name in enumerate(old.tensors)}
     places |= {name: slot for slot, name in fit.scalars.items() if name not in places}
-    stem = re.sub(r"(?<!^)(?=[A-Z])", "_", _stem(old.group).removesuffix("Pattern")).lower()
-    name = f"{stem}_repaired_{number}"
+    name = f"{_fusion_name(old.group)}_repaired_{number}"
     text = write_entry(
         regions,
         [places[item] for item in old.names],
@@ -94,24 +98,41 @@ def write_entry_variant(
     )
     alias = f"_{_stem(old.group)}{number} = {old.group}[{old.index}]\n\n\n"
     comments = "".join(f"# {edit}\n" for edit in edits)
-    return NewVariant(old, tuple(regions), "", name, tuple(edits), alias + comments + text, fit)
+    return NewVariant(old, fit, tuple(regions), "", name, tuple(edits), alias + comments + text)
 
 
 def write_file(
-    text: str, kept: Mapping[str, Sequence[int]], added: Sequence[NewVariant], subject: str
+    text: str, kept: Mapping[str, Sequence[int]], added: Sequence[NewVariant], subject: str, name: str | None
 ) -> str:
-    """The old text, the new classes, and each changed group: `kept` old variants by index, then the new ones."""
+    """The old text, the new classes, and each changed group: `kept` old variants by index, then the new ones.
+
+    `name`: of the fusion, for the register function; None: that of the group.
+    """
     parts = [text.rstrip() + "\n"]
     parts.append(f"\n\n# Repaired for {subject}: the variants below are written from its graph.\n")
     if not re.search(r"^import torch$", text, re.MULTILINE):
         parts.append("import torch  # noqa: E402\n")
     parts += [f"\n\n{variant.text}" for variant in added]
+    entries = [variant for variant in added if not variant.cls]
+    if entries:
+        parts.append(_register_function(text, entries, name or _fusion_name(entries[0].old.group)))
     lists = []
     for group in dict.fromkeys([*kept, *(variant.old.group for variant in added)]):
         items = [f"{group}[{index}]" for index in kept.get(group, ())]
-        items += [variant.cls for variant in added if variant.old.group == group and variant.fit is None]
+        items += [variant.cls for variant in added if variant.old.group == group and variant.cls]
         lists.append(_list(group, items))
     return "".join(parts) + "\n\n" + "\n".join(lists)
+
+
+def _register_function(text: str, entries: Sequence[NewVariant], name: str) -> str:
+    """The one function that registers the file's graph entries: its own, and the new ones."""
+    function = f"register_{name}_graph_entries"
+    own = re.search(rf"^def {function}\b", text, re.MULTILINE) is not None
+    before = f"\n\n_own_entries = {function}\n" if own else ""
+    calls = ["_own_entries"] if own else []
+    calls += [f"_register_{variant.name}" for variant in entries]
+    body = "".join(f"    {call}(pattern_pass)\n" for call in calls)
+    return f'{before}\n\ndef {function}(pattern_pass):\n    """Every graph entry of this file."""\n{body}'
 
 
 def example_of(value: torch.Tensor, dtype: torch.dtype | None = None) -> str:
@@ -119,6 +140,11 @@ def example_of(value: torch.Tensor, dtype: torch.dtype | None = None) -> str:
     shape = [int(size) if not isinstance(size, torch.SymInt) else 2 for size in value.shape]
     own = "dtype" if value.dtype == dtype else value.dtype
     return f'torch.empty({shape}, dtype={own}, device="meta")'
+
+
+def _fusion_name(group: str) -> str:
+    """`RmsNormPatternGroup` -> `rms_norm`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", _stem(group).removesuffix("Pattern")).lower()
 
 
 def _stem(group: str) -> str:

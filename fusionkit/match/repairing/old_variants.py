@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 from fusionkit.errors import USER_CODE_ERRORS, MisuseError
 from fusionkit.match.ops import operands
 from fusionkit.match.repairing.region import Region, Slot
+from fusionkit.match.repairing.region_numbers import region_function
 from fusionkit.match.repairing.writing import free_name
 from fusionkit.passes.registering import (
     PatternClass,
@@ -69,6 +70,16 @@ class OldVariant:
         known = {**scalars, **self.dropped}
         return _lifting(self.pattern.replacement, argument_names(self.pattern), known, self.closure_tensors)
 
+    def replacement_at(
+        self, region: Region, scalars: Mapping[str, Any], trace: TraceFunction
+    ) -> Callable[..., Any]:
+        """The same, with the values of written numbers too: then its trace at the region's shapes."""
+        if all(scalars[name] == value for name, value in self.written.items() if name in scalars):
+            return self.replacement(scalars)
+        whole, places = self.trace_replacement(region, trace)
+        given = {slot: scalars[name] for slot, name in places.items() if name in scalars}
+        return region_function(_numbers_replaced(whole, given))
+
     def trace_search(self, tensors: Sequence[torch.Tensor], trace: TraceFunction) -> torch.fx.Graph:
         """The trace of the search function on these tensors; placeholders as in `graph`."""
         names = argument_names(self.pattern)
@@ -87,6 +98,17 @@ class OldVariant:
         by_value = {_single(value): name for name, value in {**self.scalars, **self.written}.items()}
         numbers = {slot: _single(value) for slot, value in whole.slots() if type(value) in (int, float)}
         return whole, {slot: by_value[value] for slot, value in numbers.items() if value in by_value}
+
+
+def _numbers_replaced(region: Region, values: Mapping[Slot, Any]) -> Region:
+    """The region with these numbers in its own nodes."""
+    for (index, label), value in values.items():
+        node = region.nodes[index]
+        if label in node.kwargs:
+            node.update_kwarg(label, value)
+        else:
+            node.update_arg([*operands(node)].index(label), value)
+    return region
 
 
 def _single(value: float) -> float:

@@ -47,6 +47,7 @@ class Matched:
     """The hits of a matching. `refused`: variant -> why a match of it was not replaced."""
 
     def __init__(self, matching: Matching) -> None:
+        self.matching = matching
         self.unusable = matching.unusable
         self.hits = [match for match in matching.matches if match.status == "hit"]
         self.refused = {
@@ -109,7 +110,10 @@ class Matched:
         region = _region_of(hit, [by_name[hit.arguments[name]["node"]] for name in names], by_name)
         key = (hit.variant, form_of(region), _numbers(region), str(literals))
         if key not in known:
-            known[key] = _compare(pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}")
+            first = not any(other[:2] == key[:2] for other in known)
+            known[key] = _compare(
+                pattern, region, names, literals, seed, f"{hit.variant}:{hit.anchor}", in_float32=first
+            )
         return _hit_of(hit, *known[key])
 
 
@@ -143,6 +147,8 @@ def _compare(
     literals: Mapping[str, Any],
     seed: int,
     name: str,
+    *,
+    in_float32: bool,
 ) -> tuple[Verdict, str]:
     eps = literals.get("eps")
     drawn = activations_of(pattern)
@@ -155,6 +161,7 @@ def _compare(
             activations=[i for i, (own, x) in enumerate(values) if own in drawn and x.is_floating_point()],
             seed=seed,
             name=name,
+            in_float32=in_float32,
         )
         return replay.verdict, replay.reason
     except MisuseError as error:

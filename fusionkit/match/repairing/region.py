@@ -115,6 +115,24 @@ def region_of_nodes(chosen: Iterable[Node]) -> Region:
     return enclose(list(inputs), outputs)
 
 
+def with_edge_casts(region: Region) -> Iterator[Region]:
+    """The region with its output's cast to half precision, with its inputs' casts to float32, and with both.
+
+    Only casts that belong to the region alone: those of `region_of_nodes`.
+    """
+    inside = set(region.nodes)
+    casts = _edge_casts(inside)
+    entries = [node for node in region.inputs if node in casts]
+    ends = [node for node in casts if node not in region.inputs] if len(region.outputs) == 1 else []
+    opened = tuple(node.all_input_nodes[0] if node in entries else node for node in region.inputs)
+    if len(set(opened)) < len(opened):
+        entries = []
+    for first, last in ((entries, []), ([], ends), (entries, ends)):
+        if first or last:
+            inputs = opened if first else region.inputs
+            yield Region(inputs, (*first, *region.nodes, *last), tuple(last) or region.outputs)
+
+
 def region_like(region: Region, anchor: Node) -> Region | None:
     """The region of the same form with `anchor` as first output; None if the graph differs there.
 

@@ -6,111 +6,112 @@ import dataclasses
 import importlib.util
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch.fx
 
 from fusionkit.capture.aot import decomposition_table
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.config import CompilationConfig
-from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
 from fusionkit.fusions import pattern_names, registrations
 from fusionkit.match.explanation.explain import SiteExplanation
 from fusionkit.match.explanation.missing import explain_capture
 from fusionkit.match.matching import device_of, match_groups
-from fusionkit.match.repairing.fits import Fit
+from fusionkit.match.repairing.copies import copies_left, kit_groups
+from fusionkit.match.repairing.fits import Fit, fit_key
 from fusionkit.match.repairing.forms import Form, find_forms
 from fusionkit.match.repairing.new_variants import NewVariant, write_entry_variant, write_file, write_variant
 from fusionkit.match.repairing.old_variants import OldVariant, read_variant
-from fusionkit.match.repairing.proof import Hit, Matched, groups_of_file
+from fusionkit.match.repairing.proof import Candidate, Hit, Matched, groups_of_file
+from fusionkit.match.repairing.renaming import rename
+from fusionkit.match.repairing.report import RepairReport
 from fusionkit.match.repairing.writing import parts_to_write
 from fusionkit.match.repairing.writing_sizes import UnexplainedError
 from fusionkit.npu.target import current_target, use_target
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.tracing import TraceFunction, make_tracer
+from fusionkit.passes.trial import fusion_of
+from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.pattern_files.time_limit import TimeLimitError
 from fusionkit.store import write_text
 from fusionkit.verdict import Verdict
 
-SCHEMA = "fusionkit.repair/1"
-
-
-@dataclass(frozen=True, slots=True)
-class RepairReport(Result, schema=SCHEMA):
-    """`before` and `after`: hits with the old and the new file, by torch's matcher on the same graphs.
-
-    `sites`: every hit of the new file. `missed`: explanations of the sites that it still misses. `edits`: variant ->
-    its changes. `text`: the new file, None unless `offered`; `reason`: why it is offered or not.
-    """
-
-    pattern: str
-    before: int
-    after: int
-    sites: tuple[Hit, ...]
-    edits: dict[str, tuple[str, ...]]
-    text: str | None
-    offered: bool
-    reason: str
-    missed: tuple[SiteExplanation, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether a repair is offered."""
-        return self.offered
-
-    def write(self, out: Path) -> Path:
-        """Write the new file. Raises MisuseError when no repair is offered, or `out` exists."""
-        if self.text is None:
-            raise MisuseError(f"no repair of {self.pattern} is offered: {self.reason}")
-        if out.exists():
-            raise MisuseError(f"{out}: exists already and is never overwritten; give another --out")
-        return write_text(out, self.text)
+_MOST_ROUNDS = 3  # number of times that forms are searched again, after a proof refused some
 
 
 def repair(
-    capture: Capture, pattern: str | Path, *, config: CompilationConfig | None = None, seed: int = 0
+    capture: Capture,
+    pattern: str | Path,
+    *,
+    config: CompilationConfig | None = None,
+    seed: int = 0,
+    names: FusionNames | None = None,
 ) -> RepairReport:
     """Write variants of `pattern` (a kit name or a pattern file's path) for the sites of `capture` that it misses.
 
     Nothing is compiled, and the old file stays unchanged. The graphs are those of `config`'s window. The new file
     is offered only if torch's matcher counts more hits with it and every new hit's replacement equals the site's
-    own nodes on random inputs of the site's shapes, within the kit's tolerance of their float64 reference. Raises
-    MisuseError for a pattern that does not exist, does not load or has no traceable variant, and for a capture
-    without this window.
+    own nodes on random inputs of the site's shapes and in a counterexample search, within the kit's tolerance of
+    their float64 reference. `names`: of the new file's fusion; None keeps the old ones. Raises MisuseError for a
+    pattern that does not exist, does not load or has no traceable variant, and for a capture without this window.
     """
     use_target(current_target() or "cpu")
     window = (config or CompilationConfig()).window
     graphs = capture.in_window(window)
     if not graphs:
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
-    return _Repair(capture, graphs, pattern, seed).run()
+    return _Repair(capture, graphs, pattern, seed, names).run()
 
 
 class _Repair:
     def __init__(
-        self, capture: Capture, graphs: Sequence[CapturedGraph], pattern: str | Path, seed: int
+        self,
+        capture: Capture,
+        graphs: Sequence[CapturedGraph],
+        pattern: str | Path,
+        seed: int,
+        names: FusionNames | None,
     ) -> None:
         path = Path(pattern) if Path(pattern).suffix == ".py" else _kit_file(str(pattern))
         self.capture = capture
         self.graphs = graphs
         self.pattern = str(pattern)
-        self.file_name = path.name
+        self.name = names.name if names is not None else None
+        self.file_name = names.file if names is not None else path.name
         self.old_text = path.read_text("utf-8")
         self.groups = groups_of_file(path)
+        if names is not None:
+            self.old_text, renamed = rename(self.old_text, self.groups, names)
+            self.groups = {renamed.get(name, name): group for name, group in self.groups.items()}
         self.seed = seed
         self.device = device_of(self.graphs)
         self.trace: TraceFunction = make_tracer(decomposition_table(capture.decompositions))
 
     def run(self) -> RepairReport:
+        """Write, match and prove; where the proof refuses an exact form, once more with the next one."""
         before = self.matched(self.groups)
         variants, untraceable = self.old_variants(before)
         if untraceable and not variants and not before.count:
             raise MisuseError(untraceable[0])
         taken = {node for hit in before.nodes() for node in hit}
-        forms = find_forms(variants, [graph.module.graph for graph in self.graphs], taken, self.trace)
-        written = self.write(forms)
-        if not written:
+        graphs = [graph.module.graph for graph in self.graphs]
+        refused: set[Any] = set()
+        reports: list[RepairReport] = []
+        for _ in range(_MOST_ROUNDS):
+            forms = find_forms(variants, graphs, taken, self.trace, refused)
+            written = self.write(forms)
+            if not written:
+                break
+            report, wrong = self.judge(before, written)
+            reports.append(report)
+            if not wrong:
+                break
+            refused |= wrong
+        if not reports:
             return self.refused(before, self.why_nothing_written(before, forms, untraceable))
-        return self.judge(before, written)
+        return max(reports, key=lambda report: report.after)
 
     def old_variants(self, before: Matched) -> tuple[list[OldVariant], list[str]]:
         """The variants that can be traced, and the errors of the others; endless code is not run again."""
@@ -144,40 +145,63 @@ class _Repair:
             ]
         return written
 
-    def judge(self, before: Matched, written: list[NewVariant]) -> RepairReport:
-        """Load the written variants, match, prove each new hit; drop variants without a hit or with a wrong one."""
+    def judge(self, before: Matched, written: list[NewVariant]) -> tuple[RepairReport, set[Any]]:
+        """Load the written variants, match, prove each new hit; drop variants without a hit or with a wrong one.
+
+        With the keys of the exact fits that the proof refused.
+        """
         wrong, refused = "", ""
+        keys: set[Any] = set()
         kept = {
             group: [i for i, pattern in enumerate(classes) if before.hits_of(pattern)]
             for group, classes in self.groups.items()
         }
         for _ in range(3):
-            text = write_file(self.old_text, kept, written, self.capture.subject)
+            text = write_file(self.old_text, kept, written, self.capture.subject, self.name)
             after = self.match(text)
-            entries = {
-                region.outputs[0]: (region, item.old.replacement(Fit(region, item.fit.scalars).values))
-                for item in written
-                if item.fit is not None
-                for region in item.regions
-            }
-            hits = after.prove(self.seed, {variant.name for variant in written}, entries)
+            hits = after.prove(self.seed, {variant.name for variant in written}, _entry_candidates(written))
             bad = {hit.variant: hit.reason for hit in hits if hit.verdict not in (None, Verdict.PASS)}
             idle = {variant.name for variant in written} - {hit.variant for hit in hits}
             if not bad and not idle:
                 break
-            wrong = next(iter(bad.values()), wrong)
+            wrong = wrong or next(iter(bad.values()), "")
             refused = next((after.refused[name] for name in idle if name in after.refused), refused)
-            written = [variant for variant in written if variant.name not in {*bad, *idle}]
+            failed = [variant for variant in written if variant.name in {*bad, *idle}]
+            keys |= {fit_key(item.old, item.fit) for item in failed if item.fit.is_exact}
+            written = [variant for variant in written if variant not in failed]
             if not written:
-                return self.refused(before, _why_dropped(wrong, refused))
+                return self.refused(before, _why_dropped(wrong, refused)), keys
         if bad or len(hits) <= before.count:
-            return self.refused(before, f"hits would go from {before.count} to {len(hits)}")
+            return self.refused(before, f"hits would go from {before.count} to {len(hits)}"), keys
+        return self.offered(before, written, text, after, hits), keys
+
+    def offered(
+        self, before: Matched, written: Sequence[NewVariant], text: str, after: Matched, hits: Sequence[Hit]
+    ) -> RepairReport:
+        """The report of a new file."""
         edits = {variant.name: variant.edits for variant in written}
+        copies = copies_left(after.matching, self.known_groups()) if self.pattern.endswith(".py") else None
         reason = f"{before.count} hits before, {len(hits)} after, every new one equal within tolerance"
-        missed = self.still_missed(text)
+        if copies is not None and copies.more:
+            reason = f"{reason}; {copies}"
         return RepairReport(
-            self.pattern, before.count, len(hits), tuple(hits), edits, text, True, reason, missed
+            self.pattern,
+            before.count,
+            len(hits),
+            tuple(hits),
+            edits,
+            text,
+            True,
+            reason,
+            self.still_missed(text),
+            copies,
         )
+
+    def known_groups(self) -> dict[str, Sequence[PatternClass]]:
+        """The kit's patterns of the fusions that the file's replacements call."""
+        classes = [pattern for group in self.groups.values() for pattern in group]
+        fusions = dict.fromkeys(fusion_of(pattern, Path(self.file_name)) for pattern in classes)
+        return {key: group for fusion in fusions for key, group in kit_groups(fusion).items()}
 
     def match(self, text: str) -> Matched:
         with tempfile.TemporaryDirectory() as folder:
@@ -238,6 +262,16 @@ def _placed(site: SiteExplanation, folder: str) -> SiteExplanation:
         for cause in site.causes
     ]
     return dataclasses.replace(site, causes=tuple(causes), place=None)
+
+
+def _entry_candidates(written: Sequence[NewVariant]) -> dict[torch.fx.Node, Candidate]:
+    """Last node of each site of a graph entry -> its region and the replacement there."""
+    return {
+        region.outputs[0]: (region, item.old.replacement(Fit(region, item.fit.scalars).values))
+        for item in written
+        if not item.cls
+        for region in item.regions
+    }
 
 
 def _why_dropped(wrong: str, refused: str) -> str:

@@ -11,13 +11,16 @@ from typing import Any
 from fusionkit.capture.graphs import Capture, CapturedGraph
 from fusionkit.encoding import Result
 from fusionkit.errors import MisuseError
+from fusionkit.fusions import fusion_of_op
 from fusionkit.match.matching import match_groups
+from fusionkit.match.repairing.copies import CopiesLeft, copies_left, kit_groups
 from fusionkit.match.repairing.proof import Matched, groups_of_file
 from fusionkit.match.repairing.region import Region, form_of, is_number, regions_like
 from fusionkit.match.repairing.region_choice import module_chain, regions_of_lines, regions_of_names
 from fusionkit.match.repairing.synthesis_ops import take_op
 from fusionkit.match.repairing.synthesis_writing import WrittenForm, write_forms, write_group
 from fusionkit.npu.target import current_target, use_target
+from fusionkit.passes.registering import PatternClass
 from fusionkit.pattern_files.naming import FusionNames
 from fusionkit.store import write_text
 
@@ -25,12 +28,13 @@ SCHEMA = "fusionkit.synthesize/1"
 
 
 @dataclass(frozen=True, slots=True)
-class SynthesisReport(Result, schema=SCHEMA, without=("taken",)):
+class SynthesisReport(Result, schema=SCHEMA, without=("taken", "differs")):
     """`sites`: number of regions of the chosen forms; `hits`: number of them that the file matches.
 
     `besides`: number of matches elsewhere. `reason`: why the file misses a chosen site, "" if it misses none; a file
     with a reason is not written. `taken`: for each class the fused op of its replacement with the measured error, or
-    None: then the replacement repeats the search part, for the user to rewrite.
+    None: then the replacement repeats the search part, for the user to rewrite. `differs`: for such a class how the
+    nearest fused op differs, "" if none is near. `copies`: casts and copies against the kit's own pattern there.
     """
 
     name: str
@@ -40,10 +44,15 @@ class SynthesisReport(Result, schema=SCHEMA, without=("taken",)):
     text: str
     besides: int = 0
     reason: str = ""
+    differs: tuple[str, ...] = ()
+    copies: CopiesLeft | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        taken = [{"class": cls, "taken": op} for cls, op in self.taken]
+        taken = [
+            {"class": cls, "taken": op, "differs": differs}
+            for (cls, op), differs in zip(self.taken, self.differs, strict=True)
+        ]
         return Result.to_dict(self) | {"replacements": taken}
 
     def write(self, out: Path) -> Path:
@@ -77,9 +86,12 @@ def synthesize(
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
     names = FusionNames(name)
     forms: list[WrittenForm] = []
+    differs: list[str] = []
     chosen = _chosen(graphs, nodes, lines)
     for same_form in _forms(graphs, chosen):
-        forms += write_forms(same_form, names, len(forms) + 1, take_op(same_form[0]))
+        op, difference = take_op(same_form[0])
+        made = write_forms(same_form, names, len(forms) + 1, op)
+        forms, differs = [*forms, *made], [*differs, *(difference for _ in made)]
     text = write_group(forms, names, capture.subject)
     with tempfile.TemporaryDirectory() as folder:
         path = write_text(Path(folder) / names.file, text)
@@ -89,8 +101,23 @@ def synthesize(
     taken = tuple((form.cls, None if form.taken is None else str(form.taken)) for form in forms)
     besides = matched.count - len(set(taking))
     return SynthesisReport(
-        name, len(regions), len(taking), taken, text, besides, _why_missed(chosen, matched)
+        name,
+        len(regions),
+        len(taking),
+        taken,
+        text,
+        besides,
+        _why_missed(chosen, matched),
+        tuple(differs),
+        copies_left(matched.matching, _known_groups(forms)),
     )
+
+
+def _known_groups(forms: Sequence[WrittenForm]) -> dict[str, Sequence[PatternClass]]:
+    """The kit's patterns of the fused ops that the file takes."""
+    ops = (form.taken.bound.form.op for form in forms if form.taken is not None)
+    fusions = (fusion_of_op(f"{space}::{op}") for op in ops for space in ("npu", "fusionkit"))
+    return {key: group for name in fusions if name for key, group in kit_groups(name).items()}
 
 
 def _hits_of(regions: Sequence[Region], matched: Matched) -> list[int | None]:
@@ -159,4 +186,4 @@ def draft_pattern(graph: CapturedGraph, anchor: str, *, model: str, op: str) -> 
     chain = module_chain(graph, by_name[anchor])
     outside = dict.fromkeys(o for node in chain for o in node.all_input_nodes if o not in set(chain))
     region = Region(tuple(node for node in outside if not is_number(node)), tuple(chain), (chain[-1],))
-    return write_group(write_forms([region], names, 1, take_op(region)), names, model)
+    return write_group(write_forms([region], names, 1, take_op(region)[0]), names, model)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fusionkit.errors import USER_CODE_ERRORS
+from fusionkit.match.repairing.copies import copies_added
 from fusionkit.match.repairing.region import Region, Slot
-from fusionkit.match.repairing.region_numbers import plausible, prove
+from fusionkit.match.repairing.region_numbers import exact, off_by, plausible, prove
 from fusionkit.numeric.replay import SiteReplay
 
-_SEEDS = (0, 1, 2)
 _npu: Any = torch.ops.npu
 _kit: Any = torch.ops.fusionkit
 
@@ -81,8 +81,8 @@ FORMS: tuple[FusedForm, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOp:
-    """A fused op that computes a region.
+class BoundForm:
+    """A call of a fused op on the inputs of a region.
 
     `order`: input index for each tensor of `form`; `eps`: the place of the number, `value`: its value, both None for
     a form without one.
@@ -92,7 +92,11 @@ class TakenOp:
     order: tuple[int, ...]
     eps: Slot | None
     value: float | None
-    replays: tuple[SiteReplay, ...]
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """The op's result for the region's inputs."""
+        chosen = [tensors[index] for index in self.order]
+        return self.form.call(*chosen) if self.value is None else self.form.call(*chosen, self.value)
 
     def text(self, names: Sequence[str], eps: str | None) -> str:
         """The statements that return the value; `eps`: the argument's name if the number is an argument."""
@@ -101,53 +105,59 @@ class TakenOp:
         *before, last = text.splitlines()
         return "\n".join([*before, f"return {last}"])
 
+
+@dataclass(frozen=True, slots=True)
+class TakenOp:
+    """A fused op that computes a region, with its proof."""
+
+    bound: BoundForm
+    replay: SiteReplay
+
     def __str__(self) -> str:
         """One line: the op, and the largest differences over all comparisons."""
-        comparisons = [regime.comparison for replay in self.replays for regime in replay.regimes]
+        comparisons = [regime.comparison for regime in self.replay.regimes]
         parts = [part for item in comparisons if item is not None for part in (item.outputs or (item,))]
         largest = max((part.max_abs for part in parts if not math.isnan(part.max_abs)), default=0.0)
         relative = max((part.mean_rel for part in parts if not math.isnan(part.mean_rel)), default=0.0)
         return (
-            f"{self.form.op}, equal on target cpu: largest difference {largest:.3g},"
+            f"{self.bound.form.op}, equal on target cpu: largest difference {largest:.3g},"
             f" mean relative difference {relative:.3g} at most"
         )
 
 
-def take_op(region: Region) -> TakenOp | None:
-    """The first fused op of the table that equals the region on target cpu, over all bindings of its arguments.
+def take_op(region: Region, ops: Collection[str] | None = None) -> tuple[TakenOp | None, str]:
+    """The fused op that equals the region on target cpu, "" with it; or None and how the nearest one differs.
 
-    Equal: within the kit's tolerance of the region's float64 reference, at the region's own shapes, for each of
-    several seeds. None if there is no such op.
+    Every call of the table (`ops`: of these ops) with every binding of its arguments is compared. Those that agree in
+    float32 are proven: the closest in the site's dtypes first, of equally close ones that with the fewest casts and
+    copies. Equal: within the kit's tolerance of the region's float64 reference, at the region's own shapes, on every
+    input of a counterexample search, in float32 and in the site's dtypes.
     """
-    for form, order, slot in _bindings(region):
-        value = None if slot is None else float(region.argument(slot))
-        candidate = _bound(form, order, value)
-        if not plausible(region, candidate):
-            continue
+    near = [bound for bound in _bindings(region) if ops is None or bound.form.op in ops]
+    near = [bound for bound in near if plausible(region, bound)]
+    ranked = sorted(
+        (bound for bound in near if exact(region, bound)),
+        key=lambda bound: (off_by(region, bound), copies_added(region, bound)),
+    )
+    differs = ""
+    for bound in ranked or near[:1]:
         try:
-            replays = tuple(prove(region, candidate, eps=value, seed=seed) for seed in _SEEDS)
+            replay = prove(region, bound, eps=bound.value)
         except USER_CODE_ERRORS:
             continue
-        if all(replays):
-            return TakenOp(form, order, slot, value, replays)
-    return None
+        if replay:
+            return TakenOp(bound, replay), ""
+        differs = differs or f"{bound.form.op} differs: {replay.reason}"
+    return None, differs
 
 
-def _bindings(region: Region) -> Iterator[tuple[FusedForm, tuple[int, ...], Slot | None]]:
+def _bindings(region: Region) -> Iterator[BoundForm]:
     count = len(region.inputs)
     floats = [slot for slot, value in region.slots() if isinstance(value, float)]
+    ranks = [value.dim() for value in region.input_values]
     for form in (form for form in FORMS if form.tensors == count):
-        ranks = [value.dim() for value in region.input_values]
         slots: list[Slot | None] = [*floats] if "{eps}" in form.text else [None]
         for order, slot in itertools.product(itertools.permutations(range(count)), slots):
             below = {ranks[order[0]] - ranks[index] for index in order[1:]}
             if form.below is None or below <= {form.below}:
-                yield form, order, slot
-
-
-def _bound(form: FusedForm, order: Sequence[int], eps: float | None) -> Callable[..., Any]:
-    def call(*tensors: torch.Tensor) -> Any:
-        chosen = [tensors[index] for index in order]
-        return form.call(*chosen) if eps is None else form.call(*chosen, eps)
-
-    return call
+                yield BoundForm(form, order, slot, None if slot is None else float(region.argument(slot)))

@@ -63,7 +63,8 @@ def _write_form(
     body = write_body(regions, arguments, scalars)
     replacement = f"# TODO: put the fused op here; until then this repeats the search part.\n{body}"
     if taken is not None:
-        replacement = taken.text(arguments, None if taken.eps is None else scalars.get(taken.eps))
+        bound = taken.bound
+        replacement = bound.text(arguments, None if bound.eps is None else scalars.get(bound.eps))
     dtype = first.input_values[0].dtype
     defaults = [f"{name}={first.argument(slot)!r}" for slot, name in scalars.items()]
     where = module_path(first.outputs[0]) or "the model"

@@ -15,7 +15,7 @@ from fusionkit.match.ops import packet
 from fusionkit.match.repairing.region import Region, Slot, is_number
 
 Node = torch.fx.Node
-_TEMPLATE = '''def register_{name}_graph_entries(pattern_pass):
+_TEMPLATE = '''def _register_{name}(pattern_pass):
     """{docstring}"""
 {imports}
 
@@ -42,7 +42,7 @@ def write_entry(
     docstring: str,
     replacement: str,
 ) -> str:
-    """The function `register_{name}_graph_entries(pattern_pass)` for regions of one form with a single output.
+    """The function `_register_{name}(pattern_pass)` for regions of one form with a single output.
 
     `arguments`: those of the call of `replacement`, an expression, in order: an input's index, or the place of a
     number of the graph. Raises MisuseError for several outputs.

@@ -158,7 +158,7 @@ class TestStillMissed:
         assert (told["before"], told["after"]) == (0, 1)
         (missed,) = told["missed"]
         assert [(c["type"], c["graph_node"]) for c in missed["causes"]] == [("extra_user", "rsqrt_1")]
-        assert missed["causes"][0]["pattern_source"].startswith("odd_rms_norm_pattern.py:")
+        assert missed["causes"][0]["pattern_source"].startswith("one_pattern.py:")
         assert main([*words, str(tmp_path / "two_pattern.py")]) == 0
         text = capsys.readouterr().out
         assert any("still missed" in line and f"({missed['anchor']}," in line for line in text.splitlines())
