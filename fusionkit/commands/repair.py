@@ -48,6 +48,8 @@ def _repair(arguments: argparse.Namespace) -> int:
 
 
 def _print_repair(report: RepairReport, out: Path) -> None:
+    from fusionkit.pattern_files.naming import names_of_file
+
     write_line(f"{report.pattern}: {report.before} hits before, {report.after} after")
     for name, lines in report.edits.items():
         write_line(f"  {name}")
@@ -69,6 +71,8 @@ def _print_repair(report: RepairReport, out: Path) -> None:
     if report.copies is not None and report.copies.more:
         write_line(f"  {report.copies}")
     write_line(f"written to {out}" if report.offered else f"no repair is offered: {report.reason}")
+    if report.offered and not out.stem.endswith("_pattern"):
+        write_line(f"  lint wants a pattern file to be named {names_of_file(out.stem).file}")
 
 
 def _configure_synthesize(parser: argparse.ArgumentParser) -> None:
