@@ -158,7 +158,7 @@ def _call_structure(p: Node, g: Node, stands_in: Callable[[Any], bool]) -> list[
     ours, theirs = operands(p), operands(g)
     lacking = {label: value for label, value in ours.items() if label not in theirs and not stands_in(value)}
     more = {label: value for label, value in theirs.items() if label not in ours and label not in g.kwargs}
-    if p.target == g.target:
+    if p.target == g.target and not p.meta.get("any_keywords"):
         more |= decisive_keywords(g, p.kwargs)
     texts = [(label, f"{label}={_short(value)}", "absent", value) for label, value in lacking.items()]
     texts += [(label, f"no {label}", f"{label}={_short(value)}", value) for label, value in more.items()]

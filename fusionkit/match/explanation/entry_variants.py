@@ -50,6 +50,8 @@ class EntryVariant(Variant):
         self.graph = graph_of(entry.pattern, self.name)
         self.arguments = tuple(node.name for node in self.graph.nodes if node.op == "placeholder")
         self._registered = registered(entry)
+        for node in self.graph.nodes:
+            node.meta["any_keywords"] = not self._registered  # a handler reads them itself
 
     def retrace(self, bindings: Mapping[torch.fx.Node, Any]) -> dict[torch.fx.Node, torch.fx.Node] | None:
         """Nodes of `graph` -> nodes of the search function's trace at the site.

@@ -28,6 +28,7 @@ LONGEST_PASS = 3
 # unrelated ops are the largest; skipping a cast is a little cheaper than skipping any other node.
 LITERAL, OVERLOAD, ORDER, COMPOSITE, CAST, ONE_SIDED, OTHER_OP = 0.05, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5
 SHARED, STRANGE = 1.2, 1.9
+COPY = 0.8  # a clone that only the graph has: cheaper than the pattern's last cast, which stands behind it
 AGAIN = 0.6  # a further cast in a row
 EDGE = 0.6  # an operand that the alignment does not follow
 ODD = 0.6  # an argument bound to a tensor unlike its example
@@ -217,7 +218,9 @@ class Moves:
             return
         ours = self.pattern[p]
         wanted = {ours.packet, *(self.pattern[node].packet for _, node in ours.nodes)}
-        cost = (AGAIN if passed else CAST) if theirs.is_cast else ONE_SIDED
+        cost = ONE_SIDED if not theirs.is_cast else AGAIN if passed else CAST
+        if theirs.packet == "aten.clone":
+            cost = COPY
         cost += 0.1 * (len(theirs.nodes) - 1) + 0.03 * any(user.op == "output" for user in p.users)
         for _, below in theirs.nodes:
             if p.op == "placeholder" or wanted & self._below_of(below, LONGEST_PASS - passed):

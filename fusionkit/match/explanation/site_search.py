@@ -15,10 +15,9 @@ import torch.fx
 from fusionkit.match.explanation.align import Aligner, Alignment
 from fusionkit.match.explanation.calls import Calls
 from fusionkit.match.explanation.composites import wholes_of
-from fusionkit.match.explanation.literal_differences import cast_at_entry
 from fusionkit.match.explanation.moves import LONGEST_PASS, ODD, Node
 from fusionkit.match.explanation.variants import Variant
-from fusionkit.match.ops import FORM_OPS, packet
+from fusionkit.match.ops import FORM_OPS, is_cast, packet
 
 _MOST_MARKERS = 3  # number of marker ops, around whose nodes sites are searched
 BUDGETS = (3.0, 7.0)  # cost limits of the alignments, tried one after the other
@@ -30,7 +29,7 @@ _SLACK = 2  # number of additional nodes that a site may have between a marker n
 class Place:
     """One place in the graph with its nearest variant; `likeness` orders places, lowest first.
 
-    A variant of another dtype, which meets the site behind its first cast, is less alike.
+    A variant that begins behind a cast of the site, as one of another dtype does, is less alike.
     """
 
     variant: Variant
@@ -141,7 +140,7 @@ class Places:
                     break
                 alignment = aligner.align(end, limit)
                 if alignment is not None and self._has(alignment, anchor):
-                    likeness = alignment.cost - gain + ODD * (cast_at_entry(alignment) is not None)
+                    likeness = alignment.cost - gain + ODD * _begins_behind_a_cast(alignment)
                     if best is None or likeness < best.likeness:
                         best = Place(variant, alignment, likeness)
         return best
@@ -154,6 +153,10 @@ class Places:
             if not any(2 * len(own & set(other.alignment.pairs.values())) > len(own) for other in kept):
                 kept.append(place)
         return sorted(kept, key=lambda place: self._order[place.alignment.roots[0][1]])
+
+
+def _begins_behind_a_cast(alignment: Alignment) -> bool:
+    return any(isinstance(g, Node) and is_cast(g) for g in alignment.bindings.values())
 
 
 def users_within(start: Sequence[Node], steps: int) -> list[Node]:

@@ -461,9 +461,12 @@ def test_a_scalar_literal_meets_a_tensor_and_a_tensor_meets_a_literal():
     )
     ((cause,),) = [item.causes for item in against_tensor.missed]
     assert (cause.type, cause.expected, cause.actual) == ("scalar_literal", "2.0", "tensor arg1_1")
-    against_literal = explained(capture_of(model_of(lambda _, x: scaled(x)), X), pattern_of(by, by, (X, X)))
-    ((cause,),) = [item.causes for item in against_literal.missed]
-    assert (cause.type, cause.expected, cause.actual) == ("scalar_literal", "tensor s_1", "2.0")
+    capture = capture_of(model_of(lambda _, x: scaled(x)), X)
+    assert explained(capture, pattern_of(by, by, (X, X))).hits.hits[0].arguments["s"] == 2.0
+    needs_tensor = explained(capture, pattern_of(by, lambda x, s: x.sin() * s.clone(), (X, X)))
+    ((cause,),) = [item.causes for item in needs_tensor.missed]
+    assert (cause.type, cause.graph_node) == ("extra_check", "mul")
+    assert "'float' object has no attribute 'clone'" in cause.actual
 
 
 def complex_rotation(x, angle):
