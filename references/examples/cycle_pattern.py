@@ -8,6 +8,7 @@ End the pattern before the node that needs the argument, or leave that output ou
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from fusionkit.patterns import PatternBase
 
@@ -25,21 +26,17 @@ class CyclePattern:
                 return f"CyclePattern_{dtype}".replace("torch.", "")
 
             @staticmethod
-            def inputs() -> list[torch.Tensor]:
+            def inputs() -> list[Tensor]:
                 x = torch.empty(2, 16, dtype=dtype, device="meta")
                 return [x, x, torch.empty((), dtype=dtype, device="meta")]
 
             @staticmethod
-            def pattern(
-                x: torch.Tensor, y: torch.Tensor, scale: torch.Tensor
-            ) -> tuple[torch.Tensor, torch.Tensor]:
+            def pattern(x: Tensor, y: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
                 total = x + y
                 return torch.sigmoid(total) * scale, total
 
             @staticmethod
-            def replacement(
-                x: torch.Tensor, y: torch.Tensor, scale: torch.Tensor
-            ) -> tuple[torch.Tensor, torch.Tensor]:
+            def replacement(x: Tensor, y: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
                 both = torch.stack([torch.sigmoid(y + x) * scale, y + x])  # as one op gives them
                 return both[0], both[1]
 

@@ -31,6 +31,10 @@ MANNERS: tuple[Manner, ...] = (
 )
 """How a rotation may be called; the first at which the original runs counts."""
 
+_BY_VALUE = ("npu_rms_norm", "npu_add_rms_norm", "npu_swiglu", "npu_geglu", "npu_gelu")
+_ROW_SCALES = (2.0**-10, 1.0, 2.0**7, 2.0**13)
+"""Rows near a norm's eps, and rows that reach limits; powers of two, so that what only compares values decides alike."""
+
 _CAUSAL = ("is_causal", "causal")
 _SECOND: dict[str, Maker] = {"encoder_hidden_states": lambda setting: setting.tensor("B L C")}
 
@@ -41,7 +45,8 @@ class Case:
 
     `rows_without_key`: first rows of the last sequence of which the mask drops every key. What a model computes there
     is padding that nothing reads: it is compared forward, and no gradient comes from it. `masked`: the parameter that is
-    given a mask, of this `kind`: once it takes one kind, it is not given another.
+    given a mask, of this `kind`: once it takes one kind, it is not given another. `row_scales`: factors of the rows of
+    every floating argument, in turn; such a call is compared forward only, and at one size.
     """
 
     name: str
@@ -50,6 +55,7 @@ class Case:
     rows_without_key: int = 0
     masked: str = ""
     kind: str = ""
+    row_scales: tuple[float, ...] = ()
 
 
 def cases(site: Site, parameters: Mapping[str, object], *, either_mask: bool = False) -> Iterator[Case]:
@@ -58,6 +64,8 @@ def cases(site: Site, parameters: Mapping[str, object], *, either_mask: bool = F
     `either_mask`: the code hands its mask to a function that takes boolean and float ones.
     """
     yield Case("plain")
+    if site.op in _BY_VALUE:
+        yield Case("rows of every scale", row_scales=_ROW_SCALES)
     if site.op in MASKED_OPS:
         yield from (Case("causal", {name: lambda _: True}) for name in _CAUSAL if name in parameters)
         two = "encoder_hidden_states" in parameters

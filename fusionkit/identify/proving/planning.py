@@ -100,7 +100,9 @@ def _at_size(
         if case.masked:
             kinds[case.masked] = case.kind
             masked[case.masked] += 1
-        for batch, length in lengths:
+        if case.row_scales and len(lengths) == 1:
+            continue
+        for batch, length in lengths[:1] if case.row_scales else lengths:
             setting = replace(way, batch=batch, length=length, kept={})
             arguments = _try(setting, original, case, refusals)
             if arguments is not None:
@@ -196,7 +198,18 @@ def _arguments(setting: Setting, original: Built, case: Case) -> dict[str, Any]:
             if found is None:
                 raise MisuseError(f"no recipe for parameter {name} of {setting.site.symbol}")
             told[name] = found(setting)
-    return told
+    return (
+        {name: _by_rows(value, case.row_scales) for name, value in told.items()} if case.row_scales else told
+    )
+
+
+def _by_rows(value: Any, scales: Sequence[float]) -> Any:
+    """A floating tensor of two or more dims with its rows times the scales, in turn; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dim() < 2:
+        return value
+    rows = value.reshape(-1, value.shape[-1])
+    factors = torch.tensor(scales, dtype=value.dtype)[torch.arange(len(rows)) % len(scales)]
+    return (rows * factors[:, None]).reshape(value.shape)
 
 
 def _needed(parameter: inspect.Parameter) -> bool:

@@ -99,7 +99,7 @@ def run_sides(
     forward = _without((output, other), dropped)
     told = Sides(*forward, None, (output, other), absent, fused_calls=watched[1].seen, unseen=unseen)
     told = replace(told, traffic=(_traffic(FORWARD, precision, *watched),))
-    if fused_op(op).backward and _alike(*forward):
+    if fused_op(op).backward and not planned.case.row_scales and _alike(*forward):
         told = _backward(planned, side, (original, twin), told, branches, tell)
     if told.broken or told.impossible:
         return told

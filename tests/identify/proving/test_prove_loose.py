@@ -72,6 +72,14 @@ def test_a_loose_file_is_proved_and_the_proof_survives_json(proof_of):
     assert Proof.from_dict(json.loads(json.dumps(proof.to_dict()))) == proof
 
 
+@pytest.mark.parametrize("given", ["x.clamp(-100, 100)", "x * (x.abs().amax(-1, keepdim=True) > 0.02)"])
+def test_a_difference_in_large_or_small_rows_is_refused(proof_of, given):
+    fused = f"return torch_npu.npu_rms_norm({given}, self.weight, 1e-5)[0]"
+    (proof,) = proof_of(source(ORIGINAL), source(guarded(fused), GUARD))
+    assert proof.verdict is Verdict.FAIL
+    assert "rows of every scale" in proof.reason
+
+
 def test_it_prints_and_looks_for_torch_npu_without_harm(proof_of, capfd):
     noisy = 'print("hello")\nos.write(1, b"raw")\nassert sys.modules.get("torch_npu") is None\n'
     (proof,) = proof_of(source(noisy + ORIGINAL), source(noisy + guarded(), GUARD))

@@ -138,7 +138,7 @@ def test_a_wrong_replacement_fails(name):
 
 
 def test_gradients_are_compared_where_the_op_has_a_backward_only():
-    assert all(run.training for run in proofs(LLAMA)["rms norm"].runs)
+    assert all(run.training or "every scale" in run.case for run in proofs(LLAMA)["rms norm"].runs)
     assert not any(run.training for run in proofs(MIXTRAL)["experts"].runs)
 
 
