@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GENERATOR = ROOT / "references" / "make_catalog.py"
 TYPES = [kind for kind in FIXES if kind != "unexplained"]
 # Where the author has to choose, and where no new pattern file helps.
-NOT_REPAIRED = {"extra_user", "duplicate"}
+NOT_REPAIRED = {"extra_user"}
 NO_FILE_HELPS = {
     *("mutation_region", "missing_meta", "wrong_window", "cycle", "graph_break", "unsupported_dtype"),
     "higher_order_form",  # the mutating op itself, not a repaired form of it

@@ -85,13 +85,8 @@ def synthesize(
     if not graphs:
         raise MisuseError(f"subject {capture.subject}: no graph was captured in window {window}")
     names = FusionNames(name)
-    forms: list[WrittenForm] = []
-    differs: list[str] = []
     chosen = _chosen(graphs, nodes, lines)
-    for same_form in _forms(graphs, chosen):
-        op, difference = take_op(same_form[0])
-        made = write_forms(same_form, names, len(forms) + 1, op)
-        forms, differs = [*forms, *made], [*differs, *(difference for _ in made)]
+    forms, differs = _written_forms(_forms(graphs, chosen), names)
     text = write_group(forms, names, capture.subject)
     with tempfile.TemporaryDirectory() as folder:
         path = write_text(Path(folder) / names.file, text)
@@ -108,9 +103,23 @@ def synthesize(
         text,
         besides,
         _why_missed(chosen, matched),
-        tuple(differs),
+        differs,
         copies_left(matched.matching, _known_groups(forms)),
     )
+
+
+def _written_forms(
+    forms: Sequence[Sequence[Region]], names: FusionNames
+) -> tuple[list[WrittenForm], tuple[str, ...]]:
+    """The classes of all forms, and for each how the nearest fused op differs."""
+    written: list[WrittenForm] = []
+    differs: list[str] = []
+    for regions in forms:
+        op, difference = take_op(regions[0])
+        made = write_forms(regions, names, len(written) + 1, op)
+        written += made
+        differs += [difference] * len(made)
+    return written, tuple(differs)
 
 
 def _known_groups(forms: Sequence[WrittenForm]) -> dict[str, Sequence[PatternClass]]:
