@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from fusionkit.commands.command import Command, step, write_line, write_result
-from fusionkit.config import check_target
+from fusionkit.commands.subject import target_name
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--target", type=check_target, help="set up and try one target; exit 2 if it is not available"
+        "--target", type=target_name, help="set up and try one target; exit 2 if it is not available"
     )
     parser.add_argument("--clear-cache", action="store_true", help="remove what npu-dry fetched and compiled")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fusionkit.commands.command import Command, write_line, write_result
 from fusionkit.commands.subject import add_target_option
-from fusionkit.pattern_files.checking import check_pattern_file
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +16,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _file(text: str) -> Path:
+    from fusionkit.pattern_files.checking import check_pattern_file
+
     check_pattern_file(Path(text))
     return Path(text)
 

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionkit.commands.command import step
-from fusionkit.config import check_target, config_for_patterns, select_patterns
 from fusionkit.errors import MisuseError
-from fusionkit.pattern_files.checking import check_pattern_file
-from fusionkit.subjects.spec import dtype_name
-from fusionkit.subjects.table import SUBJECTS, unknown_subject
 
 if TYPE_CHECKING:
     from fusionkit.capture.graphs import Capture
@@ -41,7 +37,7 @@ def add_subject_options(
     add_target_option(parser)
     parser.add_argument(
         "--dtype",
-        type=dtype_name,
+        type=_dtype,
         default=_BUILT_WITH["dtype"],
         help="default bfloat16; also bf16, fp16, ...",
     )
@@ -75,7 +71,7 @@ def add_subject_options(
 
 def add_target_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for the target."""
-    parser.add_argument("--target", type=check_target, default="cpu", help="cpu (default), npu-dry or npu")
+    parser.add_argument("--target", type=target_name, default="cpu", help="cpu (default), npu-dry or npu")
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +130,8 @@ def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
 
 def config_for(arguments: argparse.Namespace, patterns: Sequence[str]) -> CompilationConfig:
     """The compile config of the options, with these patterns."""
+    from fusionkit.config import config_for_patterns
+
     return config_for_patterns(patterns, window=arguments.window, decompositions=arguments.decompositions)
 
 
@@ -219,8 +217,23 @@ def _refuse_build_options(arguments: argparse.Namespace, capture: Capture) -> No
             )
 
 
+def target_name(text: str) -> str:
+    """A target's name. Raises MisuseError for another one."""
+    from fusionkit.config import check_target
+
+    return check_target(text)
+
+
+def _dtype(text: str) -> str:
+    from fusionkit.subjects.spec import dtype_name
+
+    return dtype_name(text)
+
+
 def _subject(text: str) -> str:
-    """A subject's name. Raises MisuseError for one that can be no subject; nothing is imported or built."""
+    """A subject's name. Raises MisuseError for one that can be no subject; no model is imported or built."""
+    from fusionkit.subjects.table import SUBJECTS, unknown_subject
+
     if ":" in text or text in SUBJECTS:
         return text
     if not text.endswith(".json"):
@@ -232,6 +245,9 @@ def _subject(text: str) -> str:
 
 def _pattern(text: str) -> str:
     """A pattern's name, or its file. Raises MisuseError for an unknown name, and a file that is no Python."""
+    from fusionkit.config import select_patterns
+    from fusionkit.pattern_files.checking import check_pattern_file
+
     if text.endswith(".py"):
         check_pattern_file(Path(text))
     else:

@@ -192,10 +192,10 @@ RmsNormPatternGroup = [
         factory.create(dtype)
         for dtype in (torch.bfloat16, torch.float32)
         for factory in (
-            OfViewRmsNormPattern,
             RmsNormPattern,
             HandWrittenRmsNormPattern,
             GainLastRmsNormPattern,
+            OfViewRmsNormPattern,
         )
     ),
     CastLastRmsNormPattern.create(torch.bfloat16),

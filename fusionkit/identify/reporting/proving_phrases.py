@@ -123,6 +123,7 @@ _SIZED: dict[str, str] = {
 _CASES: dict[str, str] = {
     "{what}, {heads} heads of {width}": "{what}，{heads} 个头，每头 {width}",
     "plain": "基本调用",
+    "rows of every scale": "各种量级的行",
     "with gate": "带 gate",
     "second input": "带第二个输入",
     "halves": "前后两半成对",

@@ -1,6 +1,6 @@
 """What the counterexample search costs: numeric, and phases 4 and 6, in this checkout against another one.
 
-`python benchmarks/search_cost.py BASE [--rounds N]` runs each command N times in both checkouts, alternating, and prints
+`python tools/search_cost.py BASE [--rounds N]` runs each command N times in both checkouts, alternating, and prints
 the CPU seconds of every run and the ratio of the medians.
 """
 
@@ -41,6 +41,7 @@ def cpu_seconds(checkout: Path, words: list[str]) -> float:
 
 
 def main() -> None:
+    """Time both checkouts and print a line for each command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("base", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
@@ -52,7 +53,8 @@ def main() -> None:
                 times[state].append(cpu_seconds(checkout, words))
         ratio = statistics.median(times["here"]) / statistics.median(times["base"])
         rows = "; ".join(f"{state} {', '.join(f'{t:.1f}' for t in each)}" for state, each in times.items())
-        print(f"{name}: CPU seconds {rows}; ratio {ratio:.2f}", flush=True)
+        sys.stdout.write(f"{name}: CPU seconds {rows}; ratio {ratio:.2f}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
