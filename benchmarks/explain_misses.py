@@ -2,7 +2,8 @@
 
 Each case is a pattern of the kit with one thing changed (or a graph with one thing changed) so that torch's matcher
 drops hits. The label comes from the change, never from explain. Beside it, torch's own debug output read as
-well as it can be. Held-out subjects are scored apart; nothing is tuned on them.
+well as it can be. Held-out subjects are scored apart; nothing is tuned on them. Small models as users write them, with
+patterns of few ops, are a part of their own.
 
     python benchmarks/explain_misses.py [--repair] [--held-out] [--type T] [--show-wrong] [--json FILE]
 
@@ -25,11 +26,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from mismatches.capsules import HELD_OUT, TUNED, capsule_of, default_folder
-from mismatches.report import shortfalls, singles, table, wrong
+from mismatches.capsules import HELD_OUT, OWN, TUNED, capsule_of, default_folder
+from mismatches.report import Limits, shortfalls, singles, table, wrong
 from mismatches.running import Row, run_subject
 
 CASES, PER_TYPE, SUBJECTS, DOUBLES = 300, 8, 6, 60
+OWN_CASES, PER_OPERATOR_OWN = 40, 3  # of the user-like models, which are one subject
+OWN_LIMITS = Limits(type=0.95, node=0.95, one_type=0.0, both=0.9, repair=0.9)
 
 
 def options() -> argparse.Namespace:
@@ -54,13 +57,20 @@ def options() -> argparse.Namespace:
 def run(chosen: argparse.Namespace, subjects: Sequence[str]) -> Iterator[list[Row]]:
     """Each subject's rows as they come, each subject in a process of its own."""
     capsules = [capsule_of(subject, chosen.capsules) for subject in subjects]
-    fixed = (chosen.seed, chosen.per_operator, chosen.doubles, chosen.type, chosen.repair, chosen.cases)
+    fixed = (chosen.doubles, chosen.type, chosen.repair, chosen.cases)
+    each = {
+        subject: chosen.per_operator * (PER_OPERATOR_OWN if subject == OWN else 1) for subject in subjects
+    }
+    jobs = [
+        (capsule, chosen.seed, each[subject], *fixed)
+        for capsule, subject in zip(capsules, subjects, strict=True)
+    ]
     if chosen.processes < 2:
-        for capsule in capsules:
-            yield run_subject(capsule, *fixed)
+        for job in jobs:
+            yield run_subject(*job)
         return
     with ProcessPoolExecutor(chosen.processes, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(run_subject, capsule, *fixed) for capsule in capsules]):
+        for done in as_completed([pool.submit(run_subject, *job) for job in jobs]):
             yield done.result()
 
 
@@ -95,7 +105,9 @@ def main() -> int:
     """Run, print, and return the exit code."""
     chosen, start = options(), time.perf_counter()
     names = (
-        chosen.subjects.split(",") if chosen.subjects else [*TUNED, *(HELD_OUT if chosen.held_out else ())]
+        chosen.subjects.split(",")
+        if chosen.subjects
+        else [*TUNED, OWN, *(HELD_OUT if chosen.held_out else ())]
     )
     rows: list[Row] = []
     for done in run(chosen, names):
@@ -105,7 +117,8 @@ def main() -> int:
         print(f"{time.perf_counter() - start:6.0f} s  {told}", file=sys.stderr, flush=True)
     rows.sort(key=lambda row: row.case)
     parts = {
-        "tuned": [row for row in rows if row.subject not in HELD_OUT],
+        "tuned": [row for row in rows if row.subject not in (*HELD_OUT, OWN)],
+        "own models": [row for row in rows if row.subject == OWN],
         "held out": [row for row in rows if row.subject in HELD_OUT],
     }
     faults = []
@@ -114,11 +127,14 @@ def main() -> int:
             print(
                 f"\n{part}: {len({row.subject for row in found})} subjects, {len(found)} cases\n{table(found)}"
             )
-            faults += [f"{part}: {fault}" for fault in shortfalls(found)]
+            limits = OWN_LIMITS if part == "own models" else Limits()
+            faults += [f"{part}: {fault}" for fault in shortfalls(found, limits)]
     whole = chosen.type is None and chosen.cases is None and chosen.subjects is None
     faults += [f"tuned: {fault}" for fault in (too_few(parts["tuned"]) if whole else [])]
+    own = len(singles(parts["own models"]))
+    faults += [f"own models: {own} cases, wanted {OWN_CASES}"] if whole and own < OWN_CASES else []
     if chosen.show_wrong:
-        print("\n" + wrong(rows if chosen.reveal_held_out else parts["tuned"]))
+        print("\n" + wrong(rows if chosen.reveal_held_out else [*parts["tuned"], *parts["own models"]]))
     print("\n" + "\n".join(faults or ["good enough"]) + f"\n{time.perf_counter() - start:.0f} s")
     return 1 if faults else 0
 

@@ -200,7 +200,9 @@ class TestClassCases:
 
         steps = (change("swap_operands", at=5),)
         path = tmp_path / "case_pattern.py"
-        path.write_text(case.file_text("RmsNormPatternGroup", case.steps_text(1, steps)))
+        path.write_text(
+            case.file_text("fusionkit.patterns import RmsNormPatternGroup", case.steps_text(1, steps))
+        )
         (loaded,) = read_pattern_file(path).patterns
         assert loaded.name() == mutated(NORM, *steps).name()
         assert sites.torch_matches([loaded], capture.graphs) == []

@@ -23,6 +23,7 @@ TUNED = (
     "gpt-j",
     "qwen3-moe",
 )
+OWN = "mismatches.own_models:build"  # small modules of a user's own, with patterns of few ops
 HELD_OUT = ("gemma3", "hunyuan-video", "glm4")
 
 
@@ -37,5 +38,6 @@ def capsule_of(subject: str, folder: Path) -> Path:
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "fusionkit.cli", "capture", subject, "--out", str(path)]
-        subprocess.run([*command, "--window", "after-freezing"], check=True, capture_output=True)
+        command += ["--window", "after-freezing"]
+        subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[1])
     return path

@@ -52,11 +52,11 @@ class Case:
         return CompilationConfig(pattern_files=paths, **dict(self.config or {}))
 
 
-HEAD = "from fusionkit.patterns import {group} as Originals\nfrom mismatches.classes import {names}\n\n"
+HEAD = "from {group} as Originals\nfrom mismatches.classes import {names}\n\n"
 
 
 def file_text(group: str, *classes: str) -> str:
-    """A pattern file with these classes, each an expression over `Originals`."""
+    """A pattern file with these classes, each an expression over `Originals`; `group`: where they are, "M import G"."""
     used = (
         "change",
         "mutated",

@@ -16,12 +16,14 @@ from fusionkit.config import FusionPatterns
 from fusionkit.errors import MisuseError
 from fusionkit.passes.registering import PatternClass
 from fusionkit.passes.registry import enabled_groups, pattern_registry
+from mismatches.capsules import OWN
 from mismatches.case import Case, file_text, steps_text
 from mismatches.classes import Step, change, mutated
 from mismatches.dispatch import DoesNotApplyError, Event
 from mismatches.graph_edits import EDITS
 from mismatches.labels import Expected, Label, label_of, same_elsewhere
 from mismatches.operators import OPERATORS
+from mismatches.own_patterns import OwnPatternGroup
 from mismatches.sites import Found, Site, Traced, clean_copy, site_of, torch_matches, traced
 
 BEFORE = "before-freezing"
@@ -54,8 +56,10 @@ class Original:
 
     @property
     def group(self) -> str:
-        """The name under which `fusionkit.patterns` exports the group."""
-        return pattern_registry[f"enable_{self.fusion}"][0]
+        """The module that exports the group and its name there, as an import statement has them."""
+        if self.fusion == "own":
+            return "mismatches.own_patterns import OwnPatternGroup"
+        return f"fusionkit.patterns import {pattern_registry[f'enable_{self.fusion}'][0]}"
 
     @property
     def name(self) -> str:
@@ -63,19 +67,23 @@ class Original:
 
 
 def originals_of(capture: Capture) -> list[Original]:
-    """Every variant of the kit that torch's matcher finds in the capture and the kit replaces there."""
+    """Every variant of the kit that torch's matcher finds in the capture and the kit replaces there.
+
+    In the capture of the user-like models, the patterns for them instead.
+    """
     from mismatches.replaced import replaced_sites
 
     found = []
     graphs = capture.in_window(BEFORE)
-    for fusion, group in enabled_groups(FusionPatterns()).items():
+    groups = {"own": OwnPatternGroup} if capture.subject == OWN else enabled_groups(FusionPatterns())
+    for fusion, group in groups.items():
         for index, pattern in enumerate(group):
             matches = torch_matches([pattern], graphs)
             if not matches or not replaced_sites(capture, pattern):
                 continue
             plain = mutated(pattern)
             trace = traced(plain)
-            sites = tuple(site_of(trace, item, *_place(graphs, item)) for item in matches)
+            sites = tuple(site_of(trace, item, *_place(graphs, item)) for item in matches if item.binds_nodes)
             found.append(Original(fusion, index, pattern, trace, tuple(plain.events), sites))
     return found
 

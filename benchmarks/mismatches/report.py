@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from mismatches.running import Row
 
-LIMIT, LIMIT_ONE_TYPE, LIMIT_REPAIR, LIMIT_BOTH = 0.97, 0.90, 0.95, 0.90
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The shares that are good enough: types, nodes, each type, both of two changes, repairs."""
+
+    type: float = 0.97
+    node: float = 0.97
+    one_type: float = 0.90
+    both: float = 0.90
+    repair: float = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +72,26 @@ def _line(name: str, rows: Sequence[Row]) -> str:
     )
 
 
-def shortfalls(rows: Sequence[Row]) -> list[str]:
+def shortfalls(rows: Sequence[Row], limits: Limits) -> list[str]:
     """What keeps the figures of one part from being good enough; empty when nothing does."""
     found = []
     one = singles(rows)
-    for what, got in (
-        ("type", share([r.type_right for r in one])),
-        ("node", share([r.node_right for r in one])),
+    for what, got, limit in (
+        ("type", share([r.type_right for r in one]), limits.type),
+        ("node", share([r.node_right for r in one]), limits.node),
     ):
-        if got.value < LIMIT:
-            found.append(f"right {what} in {got.right} of {got.of} cases, wanted {LIMIT:.0%}")
+        if got.value < limit:
+            found.append(f"right {what} in {got.right} of {got.of} cases, wanted {limit:.0%}")
     for kind in sorted({row.types[0] for row in one}):
         got = share([row.type_right for row in one if row.types[0] == kind])
-        if got.value < LIMIT_ONE_TYPE:
-            found.append(f"{kind} in {got.right} of {got.of}, wanted {LIMIT_ONE_TYPE:.0%}")
+        if got.value < limits.one_type:
+            found.append(f"{kind} in {got.right} of {got.of}, wanted {limits.one_type:.0%}")
     both = share([row.type_right for row in rows if row.operator == "double"])
-    if both.value < LIMIT_BOTH:
-        found.append(f"both of two changes named in {both.right} of {both.of}, wanted {LIMIT_BOTH:.0%}")
+    if both.value < limits.both:
+        found.append(f"both of two changes named in {both.right} of {both.of}, wanted {limits.both:.0%}")
     repaired = share([row.repaired for row in rows])
-    if repaired.value < LIMIT_REPAIR:
-        found.append(f"repaired {repaired.right} of {repaired.of}, wanted {LIMIT_REPAIR:.0%}")
+    if repaired.value < limits.repair:
+        found.append(f"repaired {repaired.right} of {repaired.of}, wanted {limits.repair:.0%}")
     stopped = sum(row.operator == "unchanged" and not row.type_right for row in rows)
     if stopped:
         found.append(f"explain stopped on {stopped} unchanged variants")

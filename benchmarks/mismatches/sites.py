@@ -21,12 +21,16 @@ from mismatches.single import arguments_of
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One match of torch's: the nodes of the outputs, and all matched nodes, by name."""
+    """One match of torch's: the nodes of the outputs, and all matched nodes, by name.
+
+    `binds_nodes`: every tensor argument of the pattern is a node of the graph, and none a number.
+    """
 
     graph: int
     anchor: str
     nodes: tuple[str, ...]
     roots: tuple[str, ...]
+    binds_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,12 @@ def torch_matches(classes: Sequence[PatternClass], graphs: Sequence[CapturedGrap
     found: list[Found] = []
     current = [0]
 
-    def keep(_: PatternClass, match: Match) -> bool:
+    def keep(pattern: PatternClass, match: Match) -> bool:
         roots = tuple(node.name for node in match.output_nodes() if node is not None)
-        found.append(Found(current[0], roots[0], tuple(node.name for node in match.nodes), roots))
+        scalars = pattern.scalars()
+        bound = [value for name, value in match.kwargs.items() if name not in scalars]
+        whole = all(isinstance(value, torch.fx.Node) for value in bound)
+        found.append(Found(current[0], roots[0], tuple(node.name for node in match.nodes), roots, whole))
         return False
 
     matcher = PatternMatcherPass(pass_name="mismatches")
