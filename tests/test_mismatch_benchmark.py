@@ -13,8 +13,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from mismatches import case, class_cases, classes, generate, labels, score, sites  # noqa: E402
+from mismatches.capsules import OWN  # noqa: E402
 from mismatches.classes import change, mutated  # noqa: E402
 from mismatches.operators import OPERATORS  # noqa: E402
+from mismatches.own_patterns import OwnPatternGroup  # noqa: E402
 
 from fusionkit.capture.capturing import capture_graphs  # noqa: E402
 from fusionkit.npu.target import use_target  # noqa: E402
@@ -288,3 +290,10 @@ class TestScore:
     def test_a_label_can_be_told_as_plain_types(self):
         assert dataclasses.asdict(self.LABEL)["type"] == "overload"
         assert self.LABEL.to_dict() == {"type": "overload", "pattern": ["add_1"], "graph": ["inner"]}
+
+
+def test_every_pattern_for_the_user_like_models_hits_there():
+    capture = dataclasses.replace(capture_graphs(load_subject(OWN)), subject=OWN)
+    originals = generate.originals_of(capture)
+    assert [original.pattern for original in originals] == OwnPatternGroup
+    assert {original.group for original in originals} == {"mismatches.own_patterns import OwnPatternGroup"}

@@ -215,6 +215,8 @@ def flag_off(capture: Capture, original: Original, _: random.Random) -> Case | N
     """A fusion of the kit whose flag is off."""
     from fusionkit.fusions import pattern_names
 
+    if original.fusion not in pattern_names():
+        return None
     case = _case(capture, original, "flag_off", _all(original, "flag_off"))
     others = select_patterns(tuple(name for name in pattern_names() if name != original.fusion))
     return _with(case, pattern=original.fusion, registered=(), config={"fusion_patterns": others})

@@ -200,4 +200,5 @@ RmsNormPatternGroup = [
     ),
     CastLastRmsNormPattern.create(torch.bfloat16),
     OnePlusGainRmsNormPattern.create(torch.bfloat16),
+    *(OfViewRmsNormPattern.create(dtype) for dtype in (torch.bfloat16, torch.float32)),
 ]

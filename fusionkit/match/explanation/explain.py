@@ -69,8 +69,12 @@ class Explainer:
         self._places_without: dict[frozenset[str], list[tuple[Place, frozenset[str]]]] = {}
 
     def near_misses(self, skip: frozenset[str] = frozenset()) -> list[SiteExplanation]:
-        """An explanation of every place with most of a variant's ops, nearest first; `skip`: nodes of matches."""
-        near = [place for place, _ in self._all(skip) if place.is_near]
+        """An explanation of every place with most of a variant's ops, nearest first; `skip`: nodes of matches.
+
+        Where there is none, of every place with half of the ops of a short pattern.
+        """
+        places = [place for place, _ in self._all(skip)]
+        near = [p for p in places if p.is_near] or [p for p in places if p.is_half_near]
         return [self.explain_place(place) for place in sorted(near, key=lambda place: place.alignment.cost)]
 
     def explain(
@@ -99,7 +103,7 @@ class Explainer:
         root = alignment.roots[0][1]
         answer = variant.ask(root)
         differences = self._breaks.with_breaks(self._differences(place, answer), self._graph)
-        near = place.is_near
+        near = place.is_near or place.is_half_near
         causes = [cause_of(item, edit_of(item, alignment) if near else None) for item in differences]
         if answer.stage in ("hit", "check"):  # it matches by itself, so an earlier pattern is the first cause
             causes = [*self._consumed(place), *causes]

@@ -105,7 +105,8 @@ class RunCauses:
             }
         for window, matches in self._elsewhere.items():
             taken = (match for match in matches if match.status != "refused")
-            if any(item.module in (match.module, *match.modules) for match in taken):
+            here = (match for match in taken if not item.source or match.source == item.source)
+            if any(item.module in (match.module, *match.modules) for match in here):
                 expected = f"window {window}, where the pattern takes this site"
                 return plain_cause("wrong_window", expected, f"window {self._matching.window}", item.anchor)
         return None

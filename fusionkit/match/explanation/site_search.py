@@ -14,14 +14,15 @@ import torch.fx
 
 from fusionkit.match.explanation.align import Aligner, Alignment
 from fusionkit.match.explanation.calls import Calls
-from fusionkit.match.explanation.composites import wholes_of
-from fusionkit.match.explanation.moves import LONGEST_PASS, ODD, Node
+from fusionkit.match.explanation.composites import is_same_in_prims, wholes_of
+from fusionkit.match.explanation.moves import LONGEST_PASS, ODD, Node, Step
 from fusionkit.match.explanation.variants import Variant
 from fusionkit.match.ops import FORM_OPS, is_cast, packet
 
 _MOST_MARKERS = 3  # number of marker ops, around whose nodes sites are searched
 BUDGETS = (3.0, 7.0)  # cost limits of the alignments, tried one after the other
 _MOST_ENDS = 8  # ends of a site around one node that are tried, lowest bound first
+_SHORT = 4  # number of ops of a pattern that is short
 _SLACK = 2  # number of additional nodes that a site may have between a marker node and its end
 
 
@@ -39,11 +40,28 @@ class Place:
     @property
     def is_near(self) -> bool:
         """Whether the place has most of the pattern's ops, in any overload."""
-        same = {p for p, g in self.alignment.pairs.items() if packet(p) == packet(g)}
+        calls = self.variant.calls
+        return 2 * self._same > len(calls) and self.alignment.cost <= near_cost(calls)
+
+    @property
+    def is_half_near(self) -> bool:
+        """Whether the place has half of the ops of a short pattern, and ops of the same kind for the others.
+
+        One change leaves no more than half of two ops. Form ops, such as products, are a kind of their own.
+        """
+        calls = self.variant.calls
+        short = len(calls) <= _SHORT and 2 * self._same >= len(calls)
+        fits = all(_is_of_a_kind(step) for step in self.alignment.steps)
+        return short and fits and self.alignment.cost <= near_cost(calls) + 0.2
+
+    @property
+    def _same(self) -> int:
+        """Number of the pattern's ops that the place has, in any overload, as prims or as a composite."""
+        pairs = self.alignment.pairs.items()
+        same = {p for p, g in pairs if packet(p) == packet(g) or is_same_in_prims(p, g)}
         for step in self.alignment.steps:
             same.update((step.p, *step.members) if step.kind == "composite" else ())
-        calls = self.variant.calls
-        return 2 * len(same.intersection(calls)) > len(calls) and self.alignment.cost <= near_cost(calls)
+        return len(same.intersection(self.variant.calls))
 
 
 def near_cost(calls: Sequence[Node]) -> float:
@@ -153,6 +171,14 @@ class Places:
             if not any(2 * len(own & set(other.alignment.pairs.values())) > len(own) for other in kept):
                 kept.append(place)
         return sorted(kept, key=lambda place: self._order[place.alignment.roots[0][1]])
+
+
+def _is_of_a_kind(step: Step) -> bool:
+    if step.kind == "pattern_only":
+        return is_cast(step.p)
+    if step.kind == "substitute" and step.g is not None:
+        return (packet(step.p) in FORM_OPS) == (packet(step.g) in FORM_OPS)
+    return True
 
 
 def _begins_behind_a_cast(alignment: Alignment) -> bool:

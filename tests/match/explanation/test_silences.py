@@ -533,3 +533,46 @@ def test_a_site_of_a_view_names_what_torch_inserts():
         "RmsNormPattern_bfloat16",
         [("missing_node", "clone")],
     )
+
+
+def hard_gate(x, y):
+    return F.hardswish(x) * y
+
+
+def soft_gate(x, y):
+    return F.silu(x) * y
+
+
+def short_report(written, search):
+    capture = capture_of(model_of(lambda _, *x: written(*x)), X, X + 1)
+    return explained(capture, pattern_of(search, search, (X, X + 1)))
+
+
+def test_a_short_pattern_with_half_of_its_ops_is_a_near_miss():
+    assert causes(short_report(soft_gate, hard_gate)) == [("missing_node", "silu")]
+
+
+def test_a_short_pattern_whose_ops_are_there_hits():
+    assert len(short_report(soft_gate, soft_gate).hits.hits) == 1
+
+
+def test_a_product_alone_is_no_near_miss_of_a_gate():
+    """Near miss of a near miss: the one common op stands in every model."""
+    report = short_report(lambda x, y: (x + y) * y, hard_gate)
+    assert (report.missed, report.to_dict()["answer"]) == ((), "no_such_primitive")
+
+
+def test_a_match_elsewhere_in_the_module_is_no_matter_of_the_window():
+    """The same pattern takes another line of this module in every window."""
+
+    def twice(_, x, y):
+        first = F.silu(x) * y
+        return y * F.silu(first)
+
+    matching = match_groups(
+        capture_graphs(Subject(model=model_of(twice), inputs=(X, X + 1), name="own"), freezing=True),
+        {"trial": [pattern_of(soft_gate, soft_gate, (X, X))]},
+        "before-freezing",
+    )
+    report = explain_pattern(matching, "trial", {})
+    assert [cause.type for item in report.missed for cause in item.causes] == ["argument_order"]
