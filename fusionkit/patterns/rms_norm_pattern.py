@@ -200,5 +200,4 @@ RmsNormPatternGroup = [
     ),
     CastLastRmsNormPattern.create(torch.bfloat16),
     OnePlusGainRmsNormPattern.create(torch.bfloat16),
-    *(OfViewRmsNormPattern.create(dtype) for dtype in (torch.bfloat16, torch.float32)),
 ]
