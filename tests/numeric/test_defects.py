@@ -32,7 +32,7 @@ def test_a_defect_is_refused(name: str, label: str) -> None:
     assert replay.verdict is Verdict.FAIL, replay.reason
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize(("name", "label"), RIGHT)
 def test_a_right_replacement_passes(name: str, label: str, dtype: torch.dtype) -> None:
     replay = replayed(name, label, dtype, 0)
