@@ -27,7 +27,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from fusionkit.match.comparing import compare_capsules
-    from fusionkit.match.matching import is_capsule
+    from fusionkit.subjects.table import is_capsule
 
     for path in (arguments.a, arguments.b):
         if not is_capsule(str(path)):

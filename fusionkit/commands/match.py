@@ -148,6 +148,7 @@ def _numeric(arguments: argparse.Namespace) -> int:
     from fusionkit.match.site_replay import replay_hits
     from fusionkit.match.uncounted import report_all
     from fusionkit.match.whole_model import compare_in_float32
+    from fusionkit.numeric.counterexample import write_counterexamples
     from fusionkit.passes.compiled import compile_subject
     from fusionkit.subjects.load import load_subject
     from fusionkit.subjects.site_counts import expected_counts
@@ -163,10 +164,7 @@ def _numeric(arguments: argparse.Namespace) -> int:
     twin = load_subject(arguments.subject, size=arguments.size, dtype="float32", seed=arguments.seed)
     model = compare_in_float32(compiled, twin)
     verdict = combine((replays.verdict, model.verdict))
-    kept = [
-        example.write(arguments.out / f"{number}_{name}.safetensors")
-        for number, (name, example) in enumerate(replays.counterexamples, 1)
-    ]
+    kept = write_counterexamples(arguments.out, replays.counterexamples)
     if arguments.json:
         write_result(_numeric_dict(verdict, replays, model, report))
     else:

@@ -113,7 +113,9 @@ def _dynamic_dim(text: str) -> str:
 
 def load(arguments: argparse.Namespace, *, train: bool = False) -> Subject:
     """Activate the target, then load the subject. Raises MisuseError for a capsule, which has no values."""
-    if arguments.subject.endswith(".json"):
+    from fusionkit.subjects.table import is_capsule
+
+    if is_capsule(arguments.subject):
         raise MisuseError(
             f"{arguments.subject}: a capsule is not compiled or run; name the model, or give the capsule to"
             " `fusionkit hits` or `fusionkit explain`"
@@ -155,7 +157,8 @@ def make_matching(
     `patterns` None: every pattern of the kit.
     """
     from fusionkit.fusions import pattern_names
-    from fusionkit.match.matching import is_capsule, match_subject
+    from fusionkit.match.matching import match_subject
+    from fusionkit.subjects.table import is_capsule
 
     source, counts = open_source(arguments)
     if not is_capsule(arguments.subject):
@@ -232,11 +235,11 @@ def _dtype(text: str) -> str:
 
 def _subject(text: str) -> str:
     """A subject's name. Raises MisuseError for one that can be no subject; no model is imported or built."""
-    from fusionkit.subjects.table import SUBJECTS, unknown_subject
+    from fusionkit.subjects.table import SUBJECTS, is_capsule, unknown_subject
 
     if ":" in text or text in SUBJECTS:
         return text
-    if not text.endswith(".json"):
+    if not is_capsule(text):
         raise MisuseError(unknown_subject(text))
     if not Path(text).is_file():
         raise MisuseError(f"{text}: no such capsule; write one with `fusionkit capture ... --out {text}`")

@@ -28,6 +28,7 @@ from fusionkit.passes.tracing import TraceFunction, make_tracer
 from fusionkit.subjects.build import Subject
 from fusionkit.subjects.load import load_subject
 from fusionkit.subjects.site_counts import ExpectedCount, expected_counts
+from fusionkit.subjects.table import is_capsule
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,6 @@ def open_subject(
     subject = load_subject(name, train=train, **build)
     tell("counting sites in eager mode")
     return subject, expected_counts(subject)
-
-
-def is_capsule(name: str) -> bool:
-    """Whether the name of a subject is that of a capsule file."""
-    return name.endswith(".json")
 
 
 def match_subject(source: Subject | Capture, config: CompilationConfig, **options: Any) -> Matching:

@@ -54,6 +54,16 @@ class Counterexample(Result, without=("inputs",), schema="fusionkit.counterexamp
         return write_bytes(path, save(tensors, metadata))
 
 
+def write_counterexamples(
+    folder: Path, shown: Sequence[tuple[str, Counterexample]], prefix: str = ""
+) -> list[Path]:
+    """Write each named one as `<prefix><number>_<name>.safetensors` into `folder`; the files."""
+    return [
+        example.write(folder / f"{prefix}{number}_{name}.safetensors")
+        for number, (name, example) in enumerate(shown, 1)
+    ]
+
+
 def load_counterexample(path: Path) -> Counterexample:
     """Read what `Counterexample.write` wrote. Raises MisuseError for another file."""
     try:

@@ -44,8 +44,9 @@ class Coverage:
             self._required.add((label, regime))
 
     def watch(self, given: Sequence[Any]) -> None:
-        """Note which sides of the bounds an input of the site's own sizes reaches."""
-        for graph, bounds in zip(self.graphs, self.bounds, strict=True):
+        """Note which sides of the bounds an input of the site's own sizes reaches, as long as one is not reached."""
+        for graph, every in zip(self.graphs, self.bounds, strict=True):
+            bounds = [bound for bound in every if not self.is_reached(bound)]
             if graph is None or not bounds:
                 continue
             try:

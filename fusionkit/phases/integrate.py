@@ -38,7 +38,7 @@ from fusionkit.phases.integration_gates import (
 )
 from fusionkit.phases.second_target import capsule_path, capture_on, hits_on
 from fusionkit.phases.study import Study
-from fusionkit.phases.unit import compared_outputs, figures, write_counterexamples
+from fusionkit.phases.unit import compared_outputs, counterexample_artifacts, figures
 from fusionkit.profile.collect import collect_cpu_profile, collect_npu_profile
 from fusionkit.profile.diff import ProfileDiff, diff_profiles
 from fusionkit.profile.kernel_records import Profile
@@ -185,7 +185,7 @@ class Integration:
         numeric: dict[str, Any] = {}
         compared = compared_outputs([replay for _, replay in self.replays.sites]) if self.replays else {}
         if self.replays:
-            artifacts += write_counterexamples(self.study.run_dir, "06", self.replays.counterexamples)
+            artifacts += counterexample_artifacts(self.study.run_dir, "06", self.replays.counterexamples)
         for item in self.whole:
             for index, tensors in enumerate(zip(item.expected, item.actual, item.reference, strict=False)):
                 compared[f"model/{item.dtype}/{index}"] = ComparedOutput(*tensors)

@@ -16,7 +16,7 @@ from fusionkit.evidence.numeric_artifact import ComparedOutput, write_compared
 from fusionkit.evidence.phase_records import PhaseRecord
 from fusionkit.fusions import pattern_names
 from fusionkit.numeric.comparison import Comparison
-from fusionkit.numeric.counterexample import Counterexample
+from fusionkit.numeric.counterexample import Counterexample, write_counterexamples
 from fusionkit.numeric.replay import SiteReplay, replay_site
 from fusionkit.passes.compiled import compile_subject, pattern_groups
 from fusionkit.passes.registering import PatternClass, activations_of, argument_names, real_inputs, scalars_of
@@ -75,7 +75,7 @@ class UnitVerification:
         """Write the two-layer test files, the compared outputs and the evidence."""
         artifacts = [{"path": path, "kind": "test"} for path in _write_tests(self.study)]
         shown = [(replay.name, replay.search.counterexample) for _, replay in self.replays if replay.search]
-        artifacts += write_counterexamples(
+        artifacts += counterexample_artifacts(
             self.study.run_dir, "04", [(name, example) for name, example in shown if example is not None]
         )
         compared = compared_outputs([replay for _, replay in self.replays])
@@ -141,17 +141,12 @@ def replay_variant(variant: PatternClass, seed: int) -> SiteReplay:
     )
 
 
-def write_counterexamples(
+def counterexample_artifacts(
     run_dir: Path, phase: str, shown: Sequence[tuple[str, Counterexample]]
 ) -> list[dict[str, str]]:
-    """Write each as `artifacts/<phase>_counterexample_<number>_<name>.safetensors`; the artifacts."""
-    paths = [
-        f"artifacts/{phase}_counterexample_{number}_{name}.safetensors"
-        for number, (name, _) in enumerate(shown, 1)
-    ]
-    for path, (_, example) in zip(paths, shown, strict=True):
-        example.write(run_dir / path)
-    return [{"path": path, "kind": "counterexample"} for path in paths]
+    """Write them into the run's artifacts; the entries of PhaseRecord.artifacts."""
+    paths = write_counterexamples(run_dir / "artifacts", shown, f"{phase}_counterexample_")
+    return [{"path": path.relative_to(run_dir).as_posix(), "kind": "counterexample"} for path in paths]
 
 
 def compared_outputs(replays: Sequence[SiteReplay]) -> dict[str, ComparedOutput]:

@@ -17,6 +17,11 @@ from fusionkit.subjects.spec import SubjectSpec
 SUBJECTS: Mapping[str, SubjectSpec] = {spec.name: spec for spec in (*DIFFUSION_MODELS, *LANGUAGE_MODELS)}
 
 
+def is_capsule(name: str) -> bool:
+    """Whether the name of a subject is that of a capsule file."""
+    return name.endswith(".json")
+
+
 def unknown_subject(name: str) -> str:
     """One line on a name that the table lacks."""
     return (

@@ -65,27 +65,25 @@ def test_a_cast_before_the_gain_moves_behind_it(flux, tmp_path):
     assert body.rstrip().removesuffix("@staticmethod").rstrip().endswith("return to_copy_2")
 
 
-def test_a_file_that_leaves_a_cast_says_how_many_more(flux, tmp_path):
-    """Without the cast at its end, each of the twelve sites keeps it, as a copy between equal dtypes."""
+def match_without_the_last_cast(flux, folder):
     path = hand_file(
-        tmp_path,
+        folder,
         mean="torch.ops.aten.mean.dim(h.pow(2), [x.dim() - 1], True)",
         eps="9.999999974752427e-07",
         end="h * scale * weight",
     )
-    matching = match_groups(flux, groups_of_file(path), "before-freezing")
+    return match_groups(flux, groups_of_file(path), "before-freezing")
+
+
+def test_a_file_that_leaves_a_cast_says_how_many_more(flux, tmp_path):
+    """Without the cast at its end, each of the twelve sites keeps it, as a copy between equal dtypes."""
+    matching = match_without_the_last_cast(flux, tmp_path)
     left = copies_left(matching, kit_groups("rms_norm"))
     assert (left.sites, left.more) == (12, 12)
     assert str(left) == "it leaves 12 more casts and copies than the kit's rms_norm at the same 12 sites"
 
 
 def test_nothing_is_compared_where_the_kit_does_not_hit(flux, tmp_path):
-    path = hand_file(
-        tmp_path,
-        mean="torch.ops.aten.mean.dim(h.pow(2), [x.dim() - 1], True)",
-        eps="9.999999974752427e-07",
-        end="h * scale * weight",
-    )
-    matching = match_groups(flux, groups_of_file(path), "before-freezing")
+    matching = match_without_the_last_cast(flux, tmp_path)
     assert copies_left(matching, kit_groups("gelu")) is None
     assert kit_groups("nonesuch") == {}
